@@ -112,7 +112,8 @@ func (a *afterApply) Policies(ctx context.Context) ([]placementv1.PlacementPolic
 }
 
 // List implements simulation.Cluster: the objects of the cluster, with those of the manifests added, or in place of theirs.
-func (a *afterApply) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
+func (a *afterApply) List(ctx context.Context, resource schema.GroupVersionResource,
+	fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
 	existing, err := a.Cluster.List(ctx, resource, fields)
 	applied := a.objects[resource]
 	if err != nil || len(applied) == 0 {
@@ -131,7 +132,8 @@ func (a *afterApply) List(ctx context.Context, resource schema.GroupVersionResou
 
 // Get implements simulation.Cluster: the manifest of the object if there is one, or else the object of the cluster; nil, without an error,
 // if there is neither.
-func (a *afterApply) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+func (a *afterApply) Get(ctx context.Context, resource schema.GroupVersionResource, namespace,
+	name string) (*unstructured.Unstructured, error) {
 	if obj := a.objects[resource][types.NamespacedName{Namespace: namespace, Name: name}]; obj != nil {
 		return obj, nil
 	}
@@ -157,7 +159,8 @@ func warnOfReplaced(results []checked, objects []*unstructured.Unstructured) {
 	}
 	for i, obj := range objects {
 		if j := last[simulation.Describe(obj)]; j != i && obj.GetName() != "" && !equality.Semantic.DeepEqual(obj.Object, objects[j].Object) {
-			results[i].Warnings = append(results[i].Warnings, fmt.Sprintf("a later %s in the files has the same name and replaces this one", obj.GetKind()))
+			results[i].Warnings = append(results[i].Warnings, fmt.Sprintf("a later %s in the files has the same name and replaces this one",
+				obj.GetKind()))
 		}
 	}
 }

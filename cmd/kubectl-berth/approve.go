@@ -35,8 +35,9 @@ import (
 	"github.com/berth-dev/berth/internal/printable"
 )
 
-const approveLong = `Approve what a policy waits for: its plan, with remediation mode Approved, or the next stage of its rollout. The command
-shows what happens then, asks, and sets the annotation that approves exactly that. If the plan changes meanwhile, its approval does not count.
+const approveLong = `Approve what a policy waits for: its plan, with remediation mode Approved, or the next stage of its rollout. The
+command shows what happens then, asks, and sets the annotation that approves exactly that. If the plan changes meanwhile, its approval
+does not count.
 
 Berth records who set the annotation of a plan in the annotation placement.berth.dev/approved-by.`
 
@@ -136,8 +137,8 @@ func (o *approveOptions) choose(policy *placementv1.PlacementPolicy) (awaited, e
 		}
 	}
 	if len(waiting) > 0 {
-		return awaited{}, fmt.Errorf("PlacementPolicy %s does not wait for an approval of %s, but of %s: run kubectl berth approve %s without --id, "+
-			"which shows what waits, and asks", policy.Name, o.id, waiting[0].id, policy.Name)
+		return awaited{}, fmt.Errorf("PlacementPolicy %s does not wait for an approval of %s, but of %s: run kubectl berth approve %s "+
+			"without --id, which shows what waits, and asks", policy.Name, o.id, waiting[0].id, policy.Name)
 	}
 	return awaited{}, fmt.Errorf("PlacementPolicy %s does not wait for an approval: %s", policy.Name, notWaiting(policy))
 }
@@ -147,14 +148,16 @@ func (o *approveOptions) choose(policy *placementv1.PlacementPolicy) (awaited, e
 func waitingIn(policy *placementv1.PlacementPolicy) (out []awaited) {
 	if r := policy.Status.Rollout; r != nil && r.State == placementv1.RolloutWaitingForApproval && r.ApprovalID != "" {
 		out = append(out, awaited{placementv1.ApproveStageAnnotation, r.ApprovalID, []string{
-			fmt.Sprintf("PlacementPolicy %s: after the approval, revision %d comes into force in the next stage.", policy.Name, r.Revision), r.Message,
+			fmt.Sprintf("PlacementPolicy %s: after the approval, revision %d comes into force in the next stage.", policy.Name, r.Revision),
+			r.Message,
 		}})
 	}
 	plan := policy.Status.Plan
 	if plan == nil || plan.State != placementv1.PlanWaitingForApproval {
 		return out
 	}
-	lines := []string{fmt.Sprintf("Plan %s of PlacementPolicy %s: %s, because %s", plan.Digest, policy.Name, toRemediate(int(plan.Moves), policy),
+	lines := []string{fmt.Sprintf("Plan %s of PlacementPolicy %s: %s, because %s", plan.Digest, policy.Name,
+		toRemediate(int(plan.Moves), policy),
 		cmp.Or(plan.Message, "they differ from what the policy decides (status.plan names no change that caused this)"))}
 	for _, cause := range plan.Causes {
 		lines = append(lines, "  Cause: "+cause)
@@ -190,5 +193,6 @@ func (o *approveOptions) confirm(name string) error {
 	if o.yes {
 		return nil
 	}
-	return confirm(o.IOStreams, fmt.Sprintf("Approve this for PlacementPolicy %s?", printable.Text(name)), "nothing is approved: answer y, or pass --yes")
+	return confirm(o.IOStreams, fmt.Sprintf("Approve this for PlacementPolicy %s?", printable.Text(name)),
+		"nothing is approved: answer y, or pass --yes")
 }

@@ -60,9 +60,9 @@ import (
 	"github.com/berth-dev/berth/webhooks/quotaspec"
 )
 
-const checkLong = `Check policies, quotas, and LimitedResources in files without applying them. The errors and warnings are those that the API server
-and Berth's webhooks return when the objects are applied. The files are also compared with each other. For each policy the command also
-prints what it reads and the rights that Berth needs for it.
+const checkLong = `Check policies, quotas, and LimitedResources in files without applying them. The errors and warnings are those that the
+API server and Berth's webhooks return when the objects are applied. The files are also compared with each other. For each policy the
+command also prints what it reads and the rights that Berth needs for it.
 
 Without --from or --live the command knows the types of Kubernetes itself with their fields, and those of the objects and
 CustomResourceDefinitions in the files. --live checks against the cluster of the kubeconfig, also the fields of custom resources.
@@ -210,7 +210,8 @@ func (c *checker) check(ctx context.Context, obj *unstructured.Unstructured) che
 	switch kind := obj.GetKind(); {
 	case obj.GetAPIVersion() != placementv1.GroupVersion.String() || !slices.Contains(apischema.Kinds(), kind):
 		return checked{Object: simulation.Describe(obj), Errors: []string{
-			fmt.Sprintf("there is no kind %s in %s: the kinds of %s are %s", kind, obj.GetAPIVersion(), placementv1.GroupVersion, strings.Join(apischema.Kinds(), ", ")),
+			fmt.Sprintf("there is no kind %s in %s: the kinds of %s are %s", kind, obj.GetAPIVersion(), placementv1.GroupVersion,
+				strings.Join(apischema.Kinds(), ", ")),
 		}}
 	case kind == "PlacementPolicy":
 		return checkPolicy(ctx, c.cluster, c.policies, obj)
@@ -280,8 +281,8 @@ func checkPolicy(ctx context.Context, cluster simulation.Cluster, v *policyvalid
 	out.Warnings, out.Errors = warnings, messagesOf(err)
 	if obj.GetNamespace() != "" {
 		// The API server drops it without a word.
-		out.Warnings = append(out.Warnings, "metadata.namespace has no effect: a PlacementPolicy is in no namespace, and matches the objects of all. "+
-			"Select namespaces in spec.match.namespaceSelector")
+		out.Warnings = append(out.Warnings, "metadata.namespace has no effect: a PlacementPolicy is in no namespace, and matches the "+
+			"objects of all. Select namespaces in spec.match.namespaceSelector")
 	}
 	if err != nil {
 		return out

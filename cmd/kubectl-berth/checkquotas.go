@@ -47,7 +47,8 @@ import (
 // are served, and no objects.
 func newQuotaSpecs(cluster simulation.Cluster, options simulation.Options) *quotaspec.Handler {
 	unknown := quota.Devices{Settled: func() bool { return false }}
-	return &quotaspec.Handler{Catalog: cluster.Catalog(), OwnNamespace: options.OwnNamespace, Evaluators: quota.NewEvaluators(clock.RealClock{}, unknown)}
+	return &quotaspec.Handler{Catalog: cluster.Catalog(), OwnNamespace: options.OwnNamespace,
+		Evaluators: quota.NewEvaluators(clock.RealClock{}, unknown)}
 }
 
 // completeQuotaSpecs returns the handler of the webhook that checks quotas and LimitedResources, which also compares them with the objects
@@ -144,7 +145,8 @@ type namesOf struct {
 
 // priorityClassesOf returns the lister of the names of a cluster's PriorityClasses.
 func priorityClassesOf(cluster simulation.Cluster) namesOf {
-	return namesOf{cluster, schedulingv1.SchemeGroupVersion.WithResource("priorityclasses"), []string{"system-cluster-critical", "system-node-critical"}}
+	return namesOf{cluster, schedulingv1.SchemeGroupVersion.WithResource("priorityclasses"),
+		[]string{"system-cluster-critical", "system-node-critical"}}
 }
 
 // Names returns the names of all objects of the type, and those in always. It is an error if an API server does not serve the type.

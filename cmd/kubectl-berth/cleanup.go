@@ -45,19 +45,18 @@ import (
 	"github.com/berth-dev/berth/internal/printable"
 )
 
-const cleanupLong = `Remove what Berth wrote into objects: the annotation in which it records what developers asked for, and the annotations,
-labels, and scheduling fields that policies set. Where a policy replaced a requested value, that value returns. What was
+const cleanupLong = `Remove what Berth wrote into objects: the annotation in which it records what developers asked for, and the
+annotations, labels, and scheduling fields that policies set. Where a policy replaced a requested value, that value returns. What was
 changed after a policy set it stays.
 
-Delete the policies first. The command refuses to run while Berth's webhook for placements is registered, because Berth
-would place the objects again. Run it before you delete Berth's namespace: it verifies the records with the key there.
-After that, pass --unverified.
+Delete the policies first. The command refuses to run while Berth's webhook for placements is registered, because Berth would place the
+objects again. Run it before you delete Berth's namespace: it verifies the records with the key there. After that, pass --unverified.
 
-A workload whose scheduling fields are restored rolls out again. The scheduling fields of existing Pods and of Jobs that
-started can't be changed; the command says which ones stay.
+A workload whose scheduling fields are restored rolls out again. The scheduling fields of existing Pods and of Jobs that started can't be
+changed; the command says which ones stay.
 
-Objects that you may not change, and those whose record is not signed by that key, are reported, the others are cleaned up,
-and the command fails. You can run it again at any time.`
+Objects that you may not change, and those whose record is not signed by that key, are reported, the others are cleaned up, and the
+command fails. You can run it again at any time.`
 
 const cleanupExample = `  # See what would be changed, in all namespaces and outside them
   kubectl berth cleanup --all-namespaces --dry-run
@@ -196,8 +195,8 @@ const maxPasses = 3
 func (o *cleanupOptions) checkWebhooks(ctx context.Context, c *clients) error {
 	list, err := c.typed.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{LabelSelector: managed})
 	if err != nil {
-		o.warn("cannot check whether Berth's webhook for placements is still registered: %v; the command goes on, and reports an error for each object "+
-			"that the webhook places again", err)
+		o.warn("cannot check whether Berth's webhook for placements is still registered: %v; the command goes on, and reports an error for "+
+			"each object that the webhook places again", err)
 		return nil
 	}
 	if len(list.Items) == 0 {
@@ -240,8 +239,9 @@ func (o *cleanupOptions) cleaner(ctx context.Context, c *clients) (*cleanup.Clea
 	}
 	secret, err := c.typed.CoreV1().Secrets(o.berthNamespace).Get(ctx, certs.KeySecretName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("secret %s/%s, which has the key that verifies the records, does not exist: name Berth's namespace by --berth-namespace, "+
-			"or, if Berth was uninstalled, look at the changes with --unverified --dry-run and pass --unverified", o.berthNamespace, certs.KeySecretName)
+		return nil, fmt.Errorf("secret %s/%s, which has the key that verifies the records, does not exist: name Berth's namespace by "+
+			"--berth-namespace, or, if Berth was uninstalled, look at the changes with --unverified --dry-run and pass --unverified",
+			o.berthNamespace, certs.KeySecretName)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the key that verifies the records: %w", err)
@@ -401,7 +401,8 @@ var leftovers = []schema.GroupVersionResource{
 // isBerths reports whether an object of one of the leftovers types belongs to Berth. Objects that controller-gen generates have no labels,
 // so a name with the prefix berth- or the suffix definitions is enough.
 func isBerths(obj metav1.Object) bool {
-	return obj.GetLabels()["app.kubernetes.io/name"] == "berth" || strings.HasPrefix(obj.GetName(), "berth-") || strings.HasSuffix(obj.GetName(), definitions)
+	return obj.GetLabels()["app.kubernetes.io/name"] == "berth" || strings.HasPrefix(obj.GetName(), "berth-") ||
+		strings.HasSuffix(obj.GetName(), definitions)
 }
 
 // definitions is the suffix of the names of Berth's CustomResourceDefinitions.
@@ -426,7 +427,8 @@ func (o *cleanupOptions) reportRest(ctx context.Context, c *clients) {
 			lines = append(lines, fmt.Sprintf("kubectl delete %s %s", resource.GroupResource(), strings.Join(names, " ")))
 		}
 	}
-	if _, err := c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, o.berthNamespace, metav1.GetOptions{}); err == nil {
+	if _, err := c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, o.berthNamespace,
+		metav1.GetOptions{}); err == nil {
 		lines = append(lines, "kubectl delete namespace "+o.berthNamespace)
 	}
 	if len(lines) == 0 {

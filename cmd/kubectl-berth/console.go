@@ -92,8 +92,10 @@ func newConsole(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 	f.IntVar(&o.port, "port", 0, "The port on the loopback address. Without it, a free one.")
 	f.BoolVar(&o.noBrowser, "no-browser", false, "Print the link, and do not open a browser.")
 	f.StringArrayVar(&o.logs, "log", nil, "A file with the manager's log of decisions, for the view History. It may be repeated.")
-	f.StringVar(&o.listen, "listen", "", "An address, such as :8443, at which to serve other users, each with the bearer token of their requests.")
-	f.StringVar(&o.certificate, "serving-certificate", "", "The file of the certificate for --listen. Without it, the command signs one itself.")
+	f.StringVar(&o.listen, "listen", "", "An address, such as :8443, at which to serve other users, each with the bearer token of their "+
+		"requests.")
+	f.StringVar(&o.certificate, "serving-certificate", "", "The file of the certificate for --listen. Without it, the command signs "+
+		"one itself.")
 	f.StringVar(&o.key, "serving-key", "", "The file of the key of --serving-certificate.")
 	return cmd
 }
@@ -146,7 +148,8 @@ func (o *consoleOptions) serve(ctx context.Context, listener net.Listener) error
 // newServer returns a server. The contexts of its requests end with ctx.
 func newServer(ctx context.Context, handler http.Handler) *http.Server {
 	return &http.Server{
-		Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, BaseContext: func(net.Listener) context.Context { return ctx },
+		Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 }
 

@@ -39,7 +39,8 @@ import (
 func (o *consoleOptions) runShared(ctx context.Context) error {
 	switch {
 	case len(o.from) > 0, len(o.logs) > 0:
-		return errors.New("--listen shows each user what they may read of the cluster: leave out --from and --log, whose files any user could read")
+		return errors.New("--listen shows each user what they may read of the cluster: leave out --from and --log, whose files any user " +
+			"could read")
 	case (o.certificate == "") != (o.key == ""):
 		return errors.New("--serving-certificate and --serving-key need each other: pass both, or none")
 	}
@@ -73,7 +74,8 @@ const memoryShare = 0.9
 // limitMemory sets Go's memory limit to memoryShare of the container's limit, if it has one, unless the environment variable GOMEMLIMIT is
 // set.
 func (o *consoleOptions) limitMemory(container memlimit.Provider) {
-	if _, err := memlimit.Set(memlimit.WithProvider(container), memlimit.WithRatio(memoryShare)); err != nil && !errors.Is(err, memlimit.ErrCgroupsNotSupported) {
+	if _, err := memlimit.Set(memlimit.WithProvider(container), memlimit.WithRatio(memoryShare)); err != nil &&
+		!errors.Is(err, memlimit.ErrCgroupsNotSupported) {
 		newPrinter(o.ErrOut).line("warning: the container's memory limit can't be read (%v): set GOMEMLIMIT", err)
 	}
 }

@@ -35,12 +35,13 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-const deliveryRenderLong = `Print the objects of multi-cluster systems that Berth applies for the placement of objects, as YAML documents. They depend on
-the decision of the policies and on their spec.delivery. Objects that Berth delivers nothing for are listed on the standard error.
+const deliveryRenderLong = `Print the objects of multi-cluster systems that Berth applies for the placement of objects, as YAML documents.
+They depend on the decision of the policies and on their spec.delivery. Objects that Berth delivers nothing for are listed on the standard
+error.
 
-The command decides the object itself, by the same code as Berth, from what the API server has now. It reads with your
-rights and changes nothing. The systems need not be installed. With --filename it renders for objects that do not exist yet.
-Such objects have no UID, so the owner references in the output have none either.`
+The command decides the object itself, by the same code as Berth, from what the API server has now. It reads with your rights and changes
+nothing. The systems need not be installed. With --filename it renders for objects that do not exist yet. Such objects have no UID, so the
+owner references in the output have none either.`
 
 const deliveryRenderExample = `  # What does Berth apply for the Deployment web?
   kubectl berth delivery render deployment/web -n shop

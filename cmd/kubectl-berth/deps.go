@@ -29,8 +29,8 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-const depsLong = `Show what policies read: the types, the fields of their objects, the number of objects, and about how much memory they take
-in each replica. Several policies that read the same objects share them.`
+const depsLong = `Show what policies read: the types, the fields of their objects, the number of objects, and about how much memory they
+take in each replica. Several policies that read the same objects share them.`
 
 const depsExample = `  # All policies
   kubectl berth deps

@@ -42,8 +42,9 @@ import (
 	"github.com/berth-dev/berth/internal/numeral"
 )
 
-const doctorLong = `Check whether Berth works in a cluster: its Deployment and version, the leader, certificates, webhook configurations, policies
-and quotas that are not ready, rollouts that wait for a user, the rights that policies need, and clocks. What you may not read is reported as not checked.
+const doctorLong = `Check whether Berth works in a cluster: its Deployment and version, the leader, certificates, webhook configurations,
+policies and quotas that are not ready, rollouts that wait for a user, the rights that policies need, and clocks. What you may not read is
+reported as not checked.
 
 The exit code is 0 if nothing is an error, and 1 otherwise.`
 
@@ -140,7 +141,8 @@ func (r *examiner) readClock(ctx context.Context, config *rest.Config, c clock.P
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.typed.Discovery().RESTClient().Get().AbsPath("/version").URL().String(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.typed.Discovery().RESTClient().Get().AbsPath("/version").URL().String(),
+		nil)
 	if err != nil {
 		return err
 	}

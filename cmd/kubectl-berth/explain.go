@@ -35,11 +35,11 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 )
 
-const explainLong = `Explain why an object is placed as it is: the policies that match it and those that nearly do, what each of them decides,
-and which one determines each annotation, label, and scheduling field.
+const explainLong = `Explain why an object is placed as it is: the policies that match it and those that nearly do, what each of them
+decides, and which one determines each annotation, label, and scheduling field.
 
-The command decides the object itself, by the same code as Berth, from what the API server has now. It reads with your
-rights and changes nothing. With --filename it explains objects that do not exist yet.
+The command decides the object itself, by the same code as Berth, from what the API server has now. It reads with your rights and changes
+nothing. With --filename it explains objects that do not exist yet.
 
 If you may not read policies, or what they read, the command shows what Berth recorded at an existing object: the values that policies have
 set, which policies these are, what was requested, and Events. It does not verify them, and --why-not and --limit have no effect. With
@@ -213,7 +213,8 @@ func decidesOthers(policy explain.Policy) string {
 	if at < 0 || len(policy.Decided) < 2 || policy.Matched == nil {
 		return ""
 	}
-	return fmt.Sprintf(" (the rule decides %d of the %d objects that the policy matches)", ptr.Deref(policy.Decided[at].Objects, 0), *policy.Matched)
+	return fmt.Sprintf(" (the rule decides %d of the %d objects that the policy matches)",
+		ptr.Deref(policy.Decided[at].Objects, 0), *policy.Matched)
 }
 
 // appliesTo says how many existing objects each rule of a policy decides, for appending to a message; "" if the status of the policy does
@@ -282,7 +283,8 @@ func printPresence(p *printer, c explain.Candidate, denied bool) {
 func rankOf(c explain.Candidate) string {
 	texts := make([]string, len(c.Ranks))
 	for i, r := range c.Ranks {
-		texts[i] = fmt.Sprintf("%s: rank %d of %d in rule %s, score %d, level %d (0 is the best)", r.Policy, r.Rank, r.Of, r.Rule, r.Score, r.Level)
+		texts[i] = fmt.Sprintf("%s: rank %d of %d in rule %s, score %d, level %d (0 is the best)", r.Policy, r.Rank, r.Of,
+			r.Rule, r.Score, r.Level)
 	}
 	if len(texts) == 0 {
 		return ""

@@ -32,9 +32,9 @@ import (
 	"github.com/berth-dev/berth/internal/decisionlog"
 )
 
-const historyLong = `Show when policies placed and moved an object, from where to where, why, and who approved it. The command reads the log that
-the manager writes with --decision-log=stdout, as kubectl logs or a log collector returns it. It skips the lines of other programs, and does
-not read the cluster.`
+const historyLong = `Show when policies placed and moved an object, from where to where, why, and who approved it. The command reads the
+log that the manager writes with --decision-log=stdout, as kubectl logs or a log collector returns it. It skips the lines of other
+programs, and does not read the cluster.`
 
 const historyExample = `  # Why has the Deployment checkout moved?
   kubectl logs -n berth-system -l app.kubernetes.io/name=berth --tail=-1 | kubectl berth history deployment/checkout -n shop --log -
@@ -113,8 +113,8 @@ func (o *historyOptions) run(object string) error {
 // shortNames has the plural names of some of Kubernetes' own types by their short names. Those of other types are unknown, because the log
 // does not have short names.
 var shortNames = map[string]string{
-	"cj": "cronjobs", "cm": "configmaps", "deploy": "deployments", "ds": "daemonsets", "ns": "namespaces", "po": "pods", "pvc": "persistentvolumeclaims",
-	"rc": "replicationcontrollers", "rs": "replicasets", "sts": "statefulsets", "svc": "services",
+	"cj": "cronjobs", "cm": "configmaps", "deploy": "deployments", "ds": "daemonsets", "ns": "namespaces", "po": "pods",
+	"pvc": "persistentvolumeclaims", "rc": "replicationcontrollers", "rs": "replicasets", "sts": "statefulsets", "svc": "services",
 }
 
 // isOfType reports whether an object is of a type that is named by its kind, its plural name, or its short name, in upper or lower case,
@@ -150,7 +150,8 @@ func printHistory(p *printer, entries []decisionlog.Entry, wide bool) {
 				cmp.Or(versions[c.Policy], c.Policy, none), cmp.Or(strings.Join(e.ApprovedBy, ", "), none),
 			}
 			if wide {
-				row = append(row, string(e.Action), cmp.Or(e.User, none), cmp.Or(strings.Join(e.Plans, ", "), none), fmt.Sprintf("%.3f", e.DurationSeconds))
+				row = append(row, string(e.Action), cmp.Or(e.User, none), cmp.Or(strings.Join(e.Plans, ", "), none),
+					fmt.Sprintf("%.3f", e.DurationSeconds))
 			}
 			rows = append(rows, row)
 		}

@@ -105,7 +105,8 @@ func newMigrateConfigMaps(flags *genericclioptions.ConfigFlags, streams generici
 	f.StringVar(&o.remediation, "remediation", string(placementv1.RemediationManual),
 		"How the policies remediate existing objects (spec.remediation.mode): Manual, Approved, Automatic, NewOnly or Off.")
 	cmd.MarkFlagsMutuallyExclusive("filename", "all-namespaces")
-	f.StringVar(&o.regoVersion, "rego-version", "auto", "Version of Rego that the modules are written in: v0, v1, or auto to find out from each text.")
+	f.StringVar(&o.regoVersion, "rego-version", "auto", "Version of Rego that the modules are written in: v0, v1, or auto to find out from "+
+		"each text.")
 	f.BoolVar(&o.allowPartial, "allow-partial", false, "Print what could be converted although something was left out.")
 	return cmd
 }
@@ -123,15 +124,16 @@ func (o *migrateOptions) run() error {
 		if len(o.files.Filenames) > 0 {
 			return errors.New("no ConfigMap found in the files of -f")
 		}
-		return errors.New("no ConfigMap found that --selector or --data-selector selects: name the namespace of OPA by -n, read all namespaces by -A, " +
-			"or name other labels by --selector")
+		return errors.New("no ConfigMap found that --selector or --data-selector selects: name the namespace of OPA by -n, read all " +
+			"namespaces by -A, or name other labels by --selector")
 	}
 	result := migration.Convert(configMaps, options)
 	if err := o.report(result); err != nil {
 		return err
 	}
 	if n := result.LeftOut(); n > 0 && !o.allowPartial {
-		return fmt.Errorf("nothing is printed, because something was left out (%d, see above): correct it, or pass --allow-partial to print the rest", n)
+		return fmt.Errorf("nothing is printed, because something was left out (%d, see above): correct it, or pass --allow-partial to "+
+			"print the rest", n)
 	}
 	return printPolicies(o.Out, result.Policies)
 }
@@ -165,7 +167,8 @@ func (o *migrateOptions) options() (migration.Options, error) {
 		return out, err
 	}
 	const auto = "auto"
-	if out.Language, err = oneOf("--rego-version", placementv1.RegoVersion(o.regoVersion), auto, placementv1.RegoV0, placementv1.RegoV1); err != nil {
+	if out.Language, err = oneOf("--rego-version", placementv1.RegoVersion(o.regoVersion), auto, placementv1.RegoV0,
+		placementv1.RegoV1); err != nil {
 		return out, err
 	}
 	if out.Language == auto {
@@ -261,8 +264,8 @@ func (o *migrateOptions) report(result migration.Result) error {
 			policy.Object.Name, policy.Object.Spec.RegoVersion, o.mode, o.remediation, strings.Join(o.resources, ", "), watches)
 	}
 	if len(result.Policies) > 0 && !o.resourcesGiven {
-		p.line("ConfigMaps don't name the types of the objects: the policies match %[1]s. To match others, name all types by --resource, %[1]s too.",
-			defaultResource)
+		p.line("ConfigMaps don't name the types of the objects: the policies match %[1]s. To match others, name all types by --resource, "+
+			"%[1]s too.", defaultResource)
 	}
 	return p.err
 }

@@ -68,7 +68,8 @@ func (f *simulationFlags) addFlags(flags *pflag.FlagSet) {
 
 // addSettings adds the flags for the manager's settings: --config, --predicates, and --berth-namespace.
 func (f *simulationFlags) addSettings(flags *pflag.FlagSet) {
-	flags.StringVar(&f.config, "config", "", "The manager's configuration file, for its inventories, podTemplates, placements, and predicates.")
+	flags.StringVar(&f.config, "config", "", "The manager's configuration file, for its inventories, podTemplates, placements, and "+
+		"predicates.")
 	flags.StringSliceVar(&f.predicates, "predicates", nil, "The value of the manager's flag --predicates. Without it, its default.")
 	flags.StringVar(&f.berthNamespace, "berth-namespace", "berth-system", "Berth's own namespace. Policies match nothing in it.")
 }
@@ -208,8 +209,8 @@ func readSnapshot(path string) (*simulation.Snapshot, error) {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	reader := input.Limit(file, maxSnapshot, fmt.Errorf("the file has more than %s, which is too much for one snapshot: leave out --from to read "+
-		"the cluster itself", input.Size(maxSnapshot)))
+	reader := input.Limit(file, maxSnapshot, fmt.Errorf("the file has more than %s, which is too much for one snapshot: leave out "+
+		"--from to read the cluster itself", input.Size(maxSnapshot)))
 	if strings.HasSuffix(path, ".gz") {
 		uncompressed, err := gzip.NewReader(file)
 		if err != nil {
@@ -234,11 +235,11 @@ func readSnapshot(path string) (*simulation.Snapshot, error) {
 func uncompressedUpTo(reader io.Reader, compressed int64) io.Reader {
 	limit := max(compressed*maxRatio, minSnapshot)
 	if limit >= maxSnapshot {
-		return input.Limit(reader, maxSnapshot, fmt.Errorf("the file has more than %s when it is decompressed, which is too much for one snapshot: leave out "+
-			"--from to read the cluster itself", input.Size(maxSnapshot)))
+		return input.Limit(reader, maxSnapshot, fmt.Errorf("the file has more than %s when it is decompressed, which is too much for one "+
+			"snapshot: leave out --from to read the cluster itself", input.Size(maxSnapshot)))
 	}
-	return input.Limit(reader, limit, fmt.Errorf("the file has more than %s when it is decompressed, which is so much for a file of %s that it may have "+
-		"been made to fill the memory: if you trust it, decompress it with gunzip, and name that file by --from",
+	return input.Limit(reader, limit, fmt.Errorf("the file has more than %s when it is decompressed, which is so much for a file of %s that "+
+		"it may have been made to fill the memory: if you trust it, decompress it with gunzip, and name that file by --from",
 		input.Size(limit), input.Size(compressed)))
 }
 
@@ -336,7 +337,8 @@ type objectFlags struct {
 
 func (f *objectFlags) addFlags(flags *pflag.FlagSet) {
 	f.simulationFlags.addFlags(flags)
-	flags.StringSliceVarP(&f.files.Filenames, "filename", "f", nil, "Files, directories or - with manifests of objects, which need not exist in the cluster.")
+	flags.StringSliceVarP(&f.files.Filenames, "filename", "f", nil, "Files, directories or - with manifests of objects, which need not exist "+
+		"in the cluster.")
 	flags.BoolVarP(&f.files.Recursive, "recursive", "R", false, "Read directories of --filename recursively.")
 }
 

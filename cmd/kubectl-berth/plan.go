@@ -31,8 +31,8 @@ import (
 	"github.com/berth-dev/berth/internal/whatif"
 )
 
-const planLong = `List every existing object that Berth has to patch for a policy, with the changes of each. The digest of the plan is the one
-in the status of the policy, unless Berth has carried out a part of the plan already. With remediation mode Approved, the plan is
+const planLong = `List every existing object that Berth has to patch for a policy, with the changes of each. The digest of the plan is the
+one in the status of the policy, unless Berth has carried out a part of the plan already. With remediation mode Approved, the plan is
 carried out when the annotation placement.berth.dev/approve of the policy has this digest.`
 
 const planExample = `  # What would be patched
@@ -79,8 +79,8 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 	printTotal(p, decided, plan)
 	if begun := decided.Object.Status.Plan; begun != nil && begun.Digest != plan.Digest &&
 		begun.State == placementv1.PlanInProgress && ptr.Deref(begun.Done, 0) > 0 {
-		p.line("Berth carries out the plan in status.plan. Its digest is %s, because it includes all %d objects, of which %d no longer have to be patched.",
-			begun.Digest, begun.Moves, *begun.Done)
+		p.line("Berth carries out the plan in status.plan. Its digest is %s, because it includes all %d objects, of which %d no longer have to "+
+			"be patched.", begun.Digest, begun.Moves, *begun.Done)
 	}
 	if o.output == "wide" && len(plan.Moves) > 0 {
 		p.table([]string{"RESOURCE", "NAMESPACE", "NAME", "UID", "FIELD", "KEY", "FROM", "TO"}, changesOf(plan.Moves))
@@ -97,10 +97,11 @@ func (o *listOptions) plan(ctx context.Context, policy string) error {
 func printTotal(p *printer, policy *simulation.Policy, plan *whatif.Plan) {
 	switch {
 	case len(plan.Moves) == 0 && len(plan.Errors) > 0:
-		p.line("So this command can't tell which objects have to be patched for PlacementPolicy %s. In the cluster, an earlier version of the policy, "+
-			"or its remote engine, may decide them.", policy.Name)
+		p.line("So this command can't tell which objects have to be patched for PlacementPolicy %s. In the cluster, an earlier version of "+
+			"the policy, or its remote engine, may decide them.", policy.Name)
 	case len(plan.Moves) == 0 && !policy.RemediatesExisting():
-		p.line("Berth patches no existing object for PlacementPolicy %s, because its spec.remediation.mode is %s.", policy.Name, policy.Remediation)
+		p.line("Berth patches no existing object for PlacementPolicy %s, because its spec.remediation.mode is %s.",
+			policy.Name, policy.Remediation)
 	case len(plan.Moves) == 0:
 		p.line("No object has to be patched for PlacementPolicy %s.", policy.Name)
 	default:
@@ -172,7 +173,8 @@ func changesOf(moves []whatif.Move) [][]string {
 	var rows [][]string
 	for _, m := range moves {
 		for _, c := range m.Changes {
-			rows = append(rows, []string{m.Resource, cmp.Or(m.Namespace, none), m.Name, cmp.Or(string(m.UID), none), c.Field, c.Key, plainText(c.From), plainText(c.To)})
+			rows = append(rows, []string{m.Resource, cmp.Or(m.Namespace, none), m.Name, cmp.Or(string(m.UID), none), c.Field, c.Key,
+				plainText(c.From), plainText(c.To)})
 		}
 	}
 	return rows

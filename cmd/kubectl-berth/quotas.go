@@ -42,9 +42,10 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-const quotasLong = `Show the quotas that limit a namespace, and how much of them is left: its ScopedQuotas, and the ClusterScopedQuotas that it shares with
-other namespaces. USED is what all namespaces of the quota use, and HERE what this one uses of it; "unknown" means that Berth has not counted
-it, or that the quota has too many namespaces to list. The command reads with your rights, and says what you may not read.`
+const quotasLong = `Show the quotas that limit a namespace, and how much of them is left: its ScopedQuotas, and the ClusterScopedQuotas
+that it shares with other namespaces. USED is what all namespaces of the quota use, and HERE what this one uses of it; "unknown" means
+that Berth has not counted it, or that the quota has too many namespaces to list. The command reads with your rights, and says what you
+may not read.`
 
 const quotasExample = `  # What is left for the namespace shop?
   kubectl berth quotas -n shop`
@@ -161,8 +162,8 @@ func (n *namespaceQuotas) read(ctx context.Context, client dynamic.Interface, ow
 		return err
 	}
 	if match.IsProtectedNamespace(n.Namespace, own) {
-		n.Missing = append(n.Missing, fmt.Sprintf("No ClusterScopedQuota limits namespace %s: a limit could stop parts of Kubernetes that the cluster needs.",
-			n.Namespace))
+		n.Missing = append(n.Missing, fmt.Sprintf("No ClusterScopedQuota limits namespace %s: a limit could stop parts of Kubernetes that the "+
+			"cluster needs.", n.Namespace))
 		return nil
 	}
 	return n.readShared(ctx, client, of)
@@ -172,8 +173,8 @@ func (n *namespaceQuotas) read(ctx context.Context, client dynamic.Interface, ow
 func (n *namespaceQuotas) readScoped(ctx context.Context, client dynamic.Interface) error {
 	items, err := listQuotas(ctx, client, "scopedquotas", n.Namespace)
 	if apierrors.IsForbidden(err) {
-		n.Missing = append(n.Missing, fmt.Sprintf("You may not list scopedquotas in namespace %s, so they are missing: ask for the right to list them.",
-			n.Namespace))
+		n.Missing = append(n.Missing, fmt.Sprintf("You may not list scopedquotas in namespace %s, so they are missing: ask for the right to "+
+			"list them.", n.Namespace))
 		return nil
 	}
 	if err != nil {
@@ -194,8 +195,9 @@ func (n *namespaceQuotas) readScoped(ctx context.Context, client dynamic.Interfa
 func (n *namespaceQuotas) readShared(ctx context.Context, client dynamic.Interface, of labels.Set) error {
 	items, err := listQuotas(ctx, client, "clusterscopedquotas", "")
 	if apierrors.IsForbidden(err) {
-		n.Missing = append(n.Missing, "You may not list clusterscopedquotas, so those that the namespace shares are missing. An administrator can bind the "+
-			"ClusterRole whose name ends with clusterscopedquota-viewer-role to you; until then, a denial names the quota and its amounts.")
+		n.Missing = append(n.Missing, "You may not list clusterscopedquotas, so those that the namespace shares are missing. An administrator "+
+			"can bind the ClusterRole whose name ends with clusterscopedquota-viewer-role to you; until then, a denial names the quota and "+
+			"its amounts.")
 		return nil
 	}
 	if err != nil {
@@ -215,8 +217,8 @@ func (n *namespaceQuotas) readShared(ctx context.Context, client dynamic.Interfa
 		}
 	}
 	if undecided > 0 {
-		n.Missing = append(n.Missing, fmt.Sprintf("You may not get namespace %s, so its labels are unknown. ClusterScopedQuotas that may select it by them, "+
-			"and are missing: %d. Ask for the right to get the namespace.", n.Namespace, undecided))
+		n.Missing = append(n.Missing, fmt.Sprintf("You may not get namespace %s, so its labels are unknown. ClusterScopedQuotas that may select "+
+			"it by them, and are missing: %d. Ask for the right to get the namespace.", n.Namespace, undecided))
 	}
 	return nil
 }
@@ -277,7 +279,8 @@ func (n *namespaceQuotas) add(kind string, q placementv1.Quota, here func(corev1
 	spec, status := q.QuotaSpec(), q.QuotaStatus()
 	for _, name := range slices.Sorted(maps.Keys(spec.Hard)) {
 		hard := spec.Hard[name]
-		amount := limitedAmount{Quota: kind + " " + q.GetName(), Mode: cmp.Or(spec.Mode, placementv1.ModeEnforce), Resource: string(name), Hard: hard.String()}
+		amount := limitedAmount{Quota: kind + " " + q.GetName(), Mode: cmp.Or(spec.Mode, placementv1.ModeEnforce),
+			Resource: string(name), Hard: hard.String()}
 		// What was counted for an earlier spec may be something else.
 		if used, counted := status.Used[name]; counted && status.ObservedGeneration == q.GetGeneration() {
 			left := hard.DeepCopy()

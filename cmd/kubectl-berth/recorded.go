@@ -59,8 +59,10 @@ type recordedEvent struct {
 
 // Sentences about what the recorded state of an object lacks.
 const (
-	withoutReasons = "--why-not and --limit have no effect here: they select reasons, which are known only to users who may read what decides the object."
-	withoutConfig  = "What is unknown above may be declared in the manager's configuration, under podTemplates or placements: name the file by --config."
+	withoutReasons = "--why-not and --limit have no effect here: they select reasons, which are known only to users who may read what " +
+		"decides the object."
+	withoutConfig = "What is unknown above may be declared in the manager's configuration, under podTemplates or placements: name the file " +
+		"by --config."
 )
 
 // explainRecorded prints what Berth recorded at the objects that the arguments name. missing is the error that says what the user may not
@@ -140,7 +142,8 @@ func eventsOn(ctx context.Context, client kubernetes.Interface, obj *unstructure
 	}
 	var all []corev1.Event
 	for i, selector := range selectors {
-		list, err := client.CoreV1().Events(cmp.Or(namespace, metav1.NamespaceDefault)).List(ctx, metav1.ListOptions{FieldSelector: selector.String()})
+		list, err := client.CoreV1().Events(cmp.Or(namespace, metav1.NamespaceDefault)).List(ctx,
+			metav1.ListOptions{FieldSelector: selector.String()})
 		if err != nil {
 			return nil, err
 		}

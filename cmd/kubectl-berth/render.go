@@ -32,14 +32,14 @@ import (
 	"github.com/berth-dev/berth/internal/rules"
 )
 
-const renderLong = `Print the Rego module of each policy in files. For a policy with spec.rules, this is the module that Berth compiles the rules
-to; its comments name the fields of the rules. For a policy with spec.rego, it is that text.
+const renderLong = `Print the Rego module of each policy in files. For a policy with spec.rules, this is the module that Berth compiles
+the rules to; its comments name the fields of the rules. For a policy with spec.rego, it is that text.
 
-With --digest, print the digest of the module and the name of the policy instead. It is the one in status.moduleDigest while Berth
-decides by these rules. Policies with spec.rego have no such digest and are listed on the standard error.
+With --digest, print the digest of the module and the name of the policy instead. It is the one in status.moduleDigest while Berth decides
+by these rules. Policies with spec.rego have no such digest and are listed on the standard error.
 
-The command needs no cluster. It prints the modules of all policies that it can render. The exit code is 0 if these are all policies
-in the files, and 1 otherwise: the errors are on the standard error, each with its field.`
+The command needs no cluster. It prints the modules of all policies that it can render. The exit code is 0 if these are all policies in
+the files, and 1 otherwise: the errors are on the standard error, each with its field.`
 
 const renderExample = `  # What do the rules of a policy compile to?
   kubectl berth render policy.yaml
@@ -106,8 +106,8 @@ func (o *renderOptions) run(ctx context.Context) error {
 		case len(mistakes) > 0:
 			wrong++
 		case o.digest && !module.rendered:
-			errOut.line("PlacementPolicy %s: no digest is printed, because Berth sets status.moduleDigest only of policies with spec.rules: compare "+
-				"spec.rego instead", obj.GetName())
+			errOut.line("PlacementPolicy %s: no digest is printed, because Berth sets status.moduleDigest only of policies with "+
+				"spec.rules: compare spec.rego instead", obj.GetName())
 		case o.digest:
 			out.line("%s  %s", rules.Digest(module.text), obj.GetName())
 		default:

@@ -33,9 +33,9 @@ import (
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
-const snapshotLong = `Record what the policies of a cluster read into one file: the types that the API server serves, the policies, the objects
-that they read, and the objects that they match. Of most objects it keeps only the fields that policies read, their
-labels, and their annotations. Secrets have no payload.
+const snapshotLong = `Record what the policies of a cluster read into one file: the types that the API server serves, the policies, the
+objects that they read, and the objects that they match. Of most objects it keeps only the fields that policies read, their labels, and
+their annotations. Secrets have no payload.
 
 Other commands take the file in place of the cluster with --from. Their answers are those of the cluster at that time.`
 
@@ -63,7 +63,8 @@ func newSnapshot(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	o.addFlags(cmd.Flags())
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "The file to write. It is compressed if its name ends with .gz. - stands for the standard output.")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "The file to write. It is compressed if its name ends with .gz. - stands for the "+
+		"standard output.")
 	cmd.Flags().BoolVar(&o.redact, "redact", false,
 		"Replace by hashes the names of objects that policies match, and the values of their labels and annotations, unless a policy reads, "+
 			"selects by, or may set them. Namespaces and the objects that policies read stay readable.")

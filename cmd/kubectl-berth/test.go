@@ -79,7 +79,8 @@ func newTest(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOSt
 	o.addSettings(cmd.Flags())
 	f := cmd.Flags()
 	f.StringVar(&o.run, "run", "", "A regular expression. Only cases whose names match it run.")
-	f.BoolVar(&o.watch, "watch", false, "Run the cases again each time a file in the directories of the paths changes, until the command is interrupted.")
+	f.BoolVar(&o.watch, "watch", false, "Run the cases again each time a file in the directories of the paths changes, until the command is "+
+		"interrupted.")
 	f.BoolVar(&o.coverage, "coverage", false, "Print how much of the policies' text the cases evaluate.")
 	f.Float64Var(&o.coverageMin, "coverage-min", 0, "Fail if the cases evaluate fewer than this many percent of the lines with expressions.")
 	f.StringVarP(&o.output, "output", "o", "", "Output format: json or junit. Without it, text.")
@@ -132,7 +133,8 @@ func (o *testOptions) runAll(ctx context.Context, paths []string) error {
 	case failed > 0:
 		return fmt.Errorf("%d of %d cases failed", failed, len(report.Results))
 	case report.CoveragePercent != nil && *report.CoveragePercent < o.coverageMin:
-		return fmt.Errorf("the cases evaluate %.1f %% of the lines with expressions, --coverage-min is %.1f", *report.CoveragePercent, o.coverageMin)
+		return fmt.Errorf("the cases evaluate %.1f %% of the lines with expressions, --coverage-min is %.1f",
+			*report.CoveragePercent, o.coverageMin)
 	}
 	return nil
 }

@@ -53,7 +53,8 @@ type listOptions struct {
 func (o *listOptions) addTo(cmd *cobra.Command) *cobra.Command {
 	cmd.ValidArgsFunction = o.completePolicies
 	o.addFlags(cmd.Flags())
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "Output format: "+listFormats+". Without it, text. wide is a table with more columns.")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "Output format: "+listFormats+
+		". Without it, text. wide is a table with more columns.")
 	return cmd
 }
 
@@ -106,7 +107,8 @@ func (o *listOptions) violations(ctx context.Context, policy string) error {
 		var rows [][]string
 		for _, v := range violations {
 			for _, message := range v.Messages {
-				rows = append(rows, []string{v.Policy, v.Resource, cmp.Or(v.Namespace, none), v.Name, cmp.Or(string(v.UID), none), message, cmp.Or(v.Waits, none)})
+				rows = append(rows, []string{v.Policy, v.Resource, cmp.Or(v.Namespace, none), v.Name, cmp.Or(string(v.UID), none), message,
+					cmp.Or(v.Waits, none)})
 			}
 		}
 		p := newPrinter(o.Out)

@@ -88,7 +88,8 @@ func newWhatif(flags *genericclioptions.ConfigFlags, streams genericiooptions.IO
 	}
 	o.addFlags(cmd.Flags())
 	f := cmd.Flags()
-	f.StringSliceVarP(&o.files.Filenames, "filename", "f", nil, "Files, directories or - with manifests of objects that are applied, as kubectl apply does.")
+	f.StringSliceVarP(&o.files.Filenames, "filename", "f", nil, "Files, directories or - with manifests of objects that are applied, as "+
+		"kubectl apply does.")
 	f.BoolVarP(&o.files.Recursive, "recursive", "R", false, "Read directories of --filename recursively.")
 	f.StringArrayVar(&o.deleted, "delete", nil, "An object that is deleted, as TYPE/[NAMESPACE/]NAME, for example policy/pci. Without the "+
 		"namespace, the name must be unique.")

@@ -41,7 +41,9 @@ func (c *Controller) deliverersOf(ctx context.Context, object *unstructured.Unst
 	delivered := len(n.existing) > 0
 	for _, controller := range delivery.ControllersOf(object) {
 		delivers := func(p *placement.Policy) bool {
-			return slices.ContainsFunc(c.deliveredBy(p), func(r policy.Resource) bool { return c.kindOf(r.GroupVersionResource) == controller.GroupKind })
+			return slices.ContainsFunc(c.deliveredBy(p), func(r policy.Resource) bool {
+				return c.kindOf(r.GroupVersionResource) == controller.GroupKind
+			})
 		}
 		if !slices.ContainsFunc(matching, delivers) {
 			continue

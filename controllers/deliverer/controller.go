@@ -143,7 +143,8 @@ var (
 		"metadata.generation", "spec.replicas", "status.observedGeneration")
 	nativeFields = projection.Fields("metadata.generation", "metadata.labels.**", "metadata.annotations.**", "metadata.generateName",
 		"metadata.ownerReferences.**", "status.**")
-	workFields   = projection.Fields("metadata.labels.**", "metadata.annotations.**", "metadata.generation", "status.conditions.**", "status.resourceStatus.**")
+	workFields = projection.Fields("metadata.labels.**", "metadata.annotations.**", "metadata.generation", "status.conditions.**",
+		"status.resourceStatus.**")
 	reportFields = projection.Fields("metadata.generation", "spec.resource.**", "spec.clusters.**", "spec.placement.**", "status.**")
 )
 
@@ -278,7 +279,8 @@ func (c *Controller) wanted() (placed, delivered map[schema.GroupVersionResource
 }
 
 // servedOf returns the served types of the kinds that the function kinds returns for each system that policies deliver to, all with fields.
-func (c *Controller) servedOf(kinds func(delivery.System) []delivery.Kind, fields *projection.FieldSet) map[schema.GroupVersionResource]*projection.FieldSet {
+func (c *Controller) servedOf(kinds func(delivery.System) []delivery.Kind,
+	fields *projection.FieldSet) map[schema.GroupVersionResource]*projection.FieldSet {
 	out := map[schema.GroupVersionResource]*projection.FieldSet{}
 	for _, p := range c.Registry.InForce() {
 		if !delivery.MayDeliver(p) {
@@ -366,7 +368,8 @@ func (c *Controller) ObjectDecided(resource schema.GroupVersionResource, namespa
 // policyChanged enqueues the placed objects of the types that a policy may deliver now or may have delivered before, and has watch compute
 // the watched types again.
 func (c *Controller) policyChanged(change placement.PolicyChange) {
-	versions := slices.DeleteFunc(slices.Concat(change.Before, change.After), func(p *placement.Policy) bool { return !delivery.MayDeliver(p) })
+	versions := slices.DeleteFunc(slices.Concat(change.Before, change.After),
+		func(p *placement.Policy) bool { return !delivery.MayDeliver(p) })
 	if len(versions) == 0 {
 		return
 	}

@@ -181,7 +181,8 @@ func (d *deliveredObjects) put(resource schema.GroupVersionResource, o *unstruct
 	defer d.mu.Unlock()
 	known := d.tables[resource][id]
 	if known != nil && known.object.GetUID() == o.GetUID() {
-		if order, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), known.object.GetResourceVersion()); err == nil && order <= 0 {
+		if order, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), known.object.GetResourceVersion()); err == nil &&
+			order <= 0 {
 			return nil
 		}
 	}
@@ -196,7 +197,8 @@ func (d *deliveredObjects) put(resource schema.GroupVersionResource, o *unstruct
 
 // add stores an object if Berth delivered it. before is what was stored under its name, or nil. ok is false if Berth did not deliver it, or
 // it is an orphan. The caller holds mu.
-func (d *deliveredObjects) add(resource schema.GroupVersionResource, o *unstructured.Unstructured, before *entry) (owner delivery.Key, ok bool) {
+func (d *deliveredObjects) add(resource schema.GroupVersionResource, o *unstructured.Unstructured,
+	before *entry) (owner delivery.Key, ok bool) {
 	if before != nil && before.object.GetUID() != o.GetUID() {
 		before = nil
 	}

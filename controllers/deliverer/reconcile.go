@@ -217,7 +217,10 @@ func (c *Controller) Result(resource schema.GroupVersionResource, namespace, obj
 // Pending reports whether Result may be old for an object of a type that policies deliver, because the object is not known, or was not
 // reconciled since it became known. A change of an object that was reconciled before does not count, even if it is enqueued.
 func (c *Controller) Pending(resource schema.GroupVersionResource, namespace, objectName string) bool {
-	return slices.ContainsFunc(c.Registry.InForce(), func(p *placement.Policy) bool { return delivery.MayDeliver(p) && p.Matcher.SelectsResource(resource) }) &&
+	return slices.ContainsFunc(c.Registry.InForce(), func(p *placement.Policy) bool {
+		return delivery.MayDeliver(p) &&
+			p.Matcher.SelectsResource(resource)
+	}) &&
 		!c.placed.isReconciled(resource, delivery.Key{GroupKind: c.kindOf(resource), Namespace: namespace, Name: objectName})
 }
 
@@ -359,8 +362,8 @@ func (c *Controller) matching(ctx context.Context, versions []placedVersion) (ma
 func (c *Controller) leave(p *placement.Policy, kind schema.GroupKind, why string, n *need) {
 	for _, system := range delivery.SystemsOf(p, kind) {
 		n.keep(system)
-		n.fail(placementv1.ReasonDeliveryFailed, "it is not known whether PlacementPolicy %s delivers the object, because %s: correct the policy; "+
-			"until then, Berth leaves the delivered objects as they are", p.Name, why)
+		n.fail(placementv1.ReasonDeliveryFailed, "it is not known whether PlacementPolicy %s delivers the object, because %s: correct "+
+			"the policy; until then, Berth leaves the delivered objects as they are", p.Name, why)
 	}
 }
 
@@ -470,7 +473,8 @@ func (c *Controller) knows(system delivery.System, objects []delivery.Delivered,
 		}
 		switch state, watched := c.deliveredWatches.State(o.GroupVersionResource); {
 		case c.Catalog.Kind(o.GroupVersionResource) == "":
-			n.fail(placementv1.ReasonNotServed, "the API server does not serve %s: install %s, or remove it from spec.delivery", o.GroupResource(), system.Title)
+			n.fail(placementv1.ReasonNotServed, "the API server does not serve %s: install %s, or remove it from spec.delivery",
+				o.GroupResource(), system.Title)
 			return false
 		case apierrors.IsForbidden(state.Err):
 			n.fail(placementv1.ReasonForbidden, "%v%s", state.Err, advice(system))
@@ -500,8 +504,9 @@ func (c *Controller) resolve(system delivery.System, decision *delivery.Decision
 			// It is not known which clusters are gone.
 			unread = true
 		case watched && state.Settled():
-			n.fail(placementv1.ReasonDeliveryFailed, "Berth can't read %s, to which the delivered object has to refer: %v; if a permission is missing, grant "+
-				"get, list and watch by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true", resource.GroupResource(), state.Err)
+			n.fail(placementv1.ReasonDeliveryFailed, "Berth can't read %s, to which the delivered object has to refer: %v; if a permission is "+
+				"missing, grant get, list and watch by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true",
+				resource.GroupResource(), state.Err)
 			n.unreadable = true
 			return false
 		default:
@@ -535,7 +540,8 @@ func (c *Controller) findUnjoined(system delivery.System, decision *delivery.Dec
 		}
 		switch state, watched := c.clusterWatches.State(resource); {
 		case state.Synced:
-			decision.Unjoined = slices.DeleteFunc(slices.Clone(decision.Clusters), func(cluster string) bool { return c.clusters.isReady(resource, cluster) })
+			decision.Unjoined = slices.DeleteFunc(slices.Clone(decision.Clusters),
+				func(cluster string) bool { return c.clusters.isReady(resource, cluster) })
 		case watched && state.Settled():
 			// The system itself says what it can't place.
 		default:
@@ -579,7 +585,8 @@ func (c *Controller) observe(system delivery.System, object *unstructured.Unstru
 // observeWorks adds to observed, which may be nil, in which clusters a placed object is, and from which it is being removed, as the objects
 // of WorkKinds tell. Only of a system that reports nothing else, it also adds by cluster what the object lacks to run; of such a system, it
 // adds nothing if these kinds are not served. The second result says why Berth can't read them; nil if it can.
-func (c *Controller) observeWorks(system delivery.System, key delivery.Key, observed *delivery.Observation, n *need) (*delivery.Observation, *delivery.Run) {
+func (c *Controller) observeWorks(system delivery.System, key delivery.Key, observed *delivery.Observation,
+	n *need) (*delivery.Observation, *delivery.Run) {
 	for _, kind := range system.WorkKinds() {
 		if !system.Reports() && c.Catalog.Kind(kind.GroupVersionResource) == "" {
 			return observed, nil
@@ -660,7 +667,8 @@ func (c *Controller) unread(system delivery.System, kind delivery.Kind, consumer
 		out.Reason, out.Message = placementv1.ReasonWatchFailed, fmt.Sprintf("Berth has not read %s yet, in which %s reports where objects run",
 			kind.GroupResource(), system.Title)
 		if state.Err != nil {
-			out.Message = fmt.Sprintf("Berth can't read %s, in which %s reports where objects run: %v", kind.GroupResource(), system.Title, state.Err)
+			out.Message = fmt.Sprintf("Berth can't read %s, in which %s reports where objects run: %v", kind.GroupResource(),
+				system.Title, state.Err)
 		}
 	}
 	return out
@@ -723,7 +731,10 @@ func (c *Controller) converge(ctx context.Context, object *unstructured.Unstruct
 		}
 		incomplete[want.system.Name] = !written
 	}
-	for _, id := range slices.SortedFunc(maps.Keys(existing), func(a, b name) int { return strings.Compare(b.Resource+"/"+b.name, a.Resource+"/"+a.name) }) {
+	for _, id := range slices.SortedFunc(maps.Keys(existing), func(a, b name) int {
+		return strings.Compare(b.Resource+"/"+b.name,
+			a.Resource+"/"+a.name)
+	}) {
 		if n.kept[id.GroupVersionResource] || existing[id].GetDeletionTimestamp() != nil {
 			continue
 		}
@@ -808,7 +819,8 @@ func (c *Controller) apply(ctx context.Context, want *wanted, live *unstructured
 // find reads an object that is not known: the cache has only objects that Berth delivered. live is nil if it does not exist. free is false
 // if an object of another client has the name, or it can't be read. The former, and a refusal by the API server, are recorded in n as
 // failures of subject. Other errors are returned.
-func (c *Controller) find(ctx context.Context, id name, want *wanted, subject string, n *need) (live *unstructured.Unstructured, free bool, err error) {
+func (c *Controller) find(ctx context.Context, id name, want *wanted, subject string, n *need) (live *unstructured.Unstructured,
+	free bool, err error) {
 	owner, _ := ownerOf(want.Object)
 	found, err := c.client(id.GroupVersionResource, id.namespace).Get(ctx, id.name, metav1.GetOptions{})
 	switch {
@@ -818,8 +830,8 @@ func (c *Controller) find(ctx context.Context, id name, want *wanted, subject st
 		return nil, false, refused(err, subject, want.system, n)
 	case !deliveredFor(found, owner):
 		c.foreign.block(id, owner)
-		n.fail(placementv1.ReasonForeignObject, "%s exists and was last written by %s: Berth does not change it; delete that object, or rename the "+
-			"placed object", subject, managerOf(found))
+		n.fail(placementv1.ReasonForeignObject, "%s exists and was last written by %s: Berth does not change it; delete that object, or "+
+			"rename the placed object", subject, managerOf(found))
 		return nil, false, nil
 	}
 	return found, true, nil
@@ -934,7 +946,8 @@ func split(want delivery.Delivered) (body, status *unstructured.Unstructured) {
 	if text, found := body.GetAnnotations()[placementv1.DeliveredClustersAnnotation]; found {
 		// If another client removes the annotation, it is written again with later times, which is no other content.
 		copied := body.DeepCopy()
-		_ = unstructured.SetNestedField(copied.Object, delivery.WithoutTimes(text), "metadata", "annotations", placementv1.DeliveredClustersAnnotation)
+		_ = unstructured.SetNestedField(copied.Object, delivery.WithoutTimes(text), "metadata", "annotations",
+			placementv1.DeliveredClustersAnnotation)
 		hashed = copied.Object
 	}
 	// Marshaling does not fail: the content is that of decoded JSON.
@@ -1029,8 +1042,8 @@ func refused(err error, subject string, system delivery.System, n *need) error {
 	case apierrors.IsForbidden(err):
 		n.fail(placementv1.ReasonForbidden, "%s: %v%s, unless an admission webhook or a quota denied the request", subject, err, advice(system))
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		n.fail(placementv1.ReasonDeliveryFailed, "the API server refused %s: %v; what was delivered before stays, and Berth tries again each minute",
-			subject, err)
+		n.fail(placementv1.ReasonDeliveryFailed, "the API server refused %s: %v; what was delivered before stays, and Berth tries again "+
+			"each minute", subject, err)
 	default:
 		return fmt.Errorf("%s: %w", subject, err)
 	}

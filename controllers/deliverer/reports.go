@@ -62,7 +62,8 @@ type report struct {
 }
 
 func newReports(changed func(...delivery.Key)) *reports {
-	out := &reports{changed: changed, readers: map[schema.GroupVersionResource]delivery.System{}, tables: map[schema.GroupVersionResource]*reportTable{}}
+	out := &reports{changed: changed, readers: map[schema.GroupVersionResource]delivery.System{},
+		tables: map[schema.GroupVersionResource]*reportTable{}}
 	for _, system := range delivery.AllSystems() {
 		for _, kind := range system.ReportKinds() {
 			out.readers[kind.GroupVersionResource] = system

@@ -56,7 +56,8 @@ func subjectOf(resource schema.GroupVersionResource, carried delivery.Carried) n
 func newWorks(changed func(...delivery.Key)) *works {
 	out := &works{
 		changed: changed, systems: map[schema.GroupVersionResource]delivery.System{},
-		tables: map[schema.GroupVersionResource]map[name]delivery.Carried{}, clusters: map[name]map[name]delivery.Carried{}, readers: map[name]delivery.Key{},
+		tables: map[schema.GroupVersionResource]map[name]delivery.Carried{}, clusters: map[name]map[name]delivery.Carried{},
+		readers: map[name]delivery.Key{},
 	}
 	for _, system := range delivery.AllSystems() {
 		for _, kind := range system.WorkKinds() {
@@ -91,7 +92,8 @@ func (w *works) byCluster(what name) map[string]delivery.Carried {
 	out := map[string]delivery.Carried{}
 	for _, carried := range w.clusters[what] {
 		if before, known := out[carried.Cluster]; known {
-			carried.Missing, carried.Ending, carried.Absent = max(before.Missing, carried.Missing), before.Ending && carried.Ending, before.Absent && carried.Absent
+			carried.Missing, carried.Ending, carried.Absent = max(before.Missing, carried.Missing), before.Ending && carried.Ending,
+				before.Absent && carried.Absent
 		}
 		out[carried.Cluster] = carried
 	}
@@ -101,7 +103,8 @@ func (w *works) byCluster(what name) map[string]delivery.Carried {
 // carriedOf returns the subject of works that carry a placed object: the type resource of these works, with the namespace and the name by
 // which they refer to the object.
 func (w *works) carriedOf(resource schema.GroupVersionResource, placed delivery.Key) name {
-	return name{resource, placed.Namespace, w.systems[resource].CarriedAs(delivery.Object{GroupVersionKind: placed.WithVersion(""), Name: placed.Name})}
+	return name{resource, placed.Namespace, w.systems[resource].CarriedAs(delivery.Object{GroupVersionKind: placed.WithVersion(""),
+		Name: placed.Name})}
 }
 
 // forget ends the calls of changed with a placed object, which does not exist any more.

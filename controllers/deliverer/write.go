@@ -43,7 +43,8 @@ const checkSuffix = "-check"
 // A server-side apply leaves the fields that other clients own. Those in the field Kind.Whole, and in lists that Berth applies, are then
 // replaced by a patch. If the API server refuses to change the object, and would accept it as a new one, Berth deletes it and creates it
 // again, if Kind.Recreatable is set.
-func (c *Controller) write(ctx context.Context, kind delivery.Kind, id name, live, body *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (c *Controller) write(ctx context.Context, kind delivery.Kind, id name, live,
+	body *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	resource := c.client(id.GroupVersionResource, id.namespace)
 	got, err := c.change(ctx, kind, id, live, body)
 	if live == nil || !kind.Recreatable || !isRefusal(err) {
@@ -62,7 +63,8 @@ func (c *Controller) write(ctx context.Context, kind delivery.Kind, id name, liv
 }
 
 // change changes an object to have the content body, or creates it if live is nil. It returns the object as it is stored.
-func (c *Controller) change(ctx context.Context, kind delivery.Kind, id name, live, body *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (c *Controller) change(ctx context.Context, kind delivery.Kind, id name, live,
+	body *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	var err error
 	if live != nil && c.exceeds(kind, id, live, body) {
 		// An apply could be refused for what it leaves, so this comes first.
@@ -88,7 +90,8 @@ func (c *Controller) change(ctx context.Context, kind delivery.Kind, id name, li
 // removes what body does not have only from the field in which only Berth may set values (Kind.Whole), and from lists that body has. The
 // API server refuses it if live is not the newest version. It returns the object as it is stored; live, without a request, if nothing
 // differs.
-func (c *Controller) replace(ctx context.Context, kind delivery.Kind, id name, live, body *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (c *Controller) replace(ctx context.Context, kind delivery.Kind, id name, live,
+	body *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	patch := contentPatch(kind, live.Object, body.Object)
 	if len(patch) == 0 {
 		return live, nil
@@ -96,7 +99,8 @@ func (c *Controller) replace(ctx context.Context, kind delivery.Kind, id name, l
 	patch["metadata"] = map[string]any{"uid": string(live.GetUID()), "resourceVersion": live.GetResourceVersion()}
 	// Marshaling does not fail: the content is that of decoded JSON.
 	text, _ := json.Marshal(patch)
-	return c.client(id.GroupVersionResource, id.namespace).Patch(ctx, id.name, types.MergePatchType, text, metav1.PatchOptions{FieldManager: FieldManager})
+	return c.client(id.GroupVersionResource, id.namespace).Patch(ctx, id.name, types.MergePatchType, text,
+		metav1.PatchOptions{FieldManager: FieldManager})
 }
 
 // exceeds reports whether other clients have set something in the field of an object in which only Berth may set values (Kind.Whole): it

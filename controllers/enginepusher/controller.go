@@ -104,10 +104,14 @@ func (c *Controller) Start(ctx context.Context) error {
 		Clients: c.Clients, Inventories: c.Inventories, Observer: c.Observer,
 		ContentChanged: c.ContentChanged, StateChanged: c.notify,
 	})
-	consumer := c.Watches.NewConsumer(watches.Valid(pusher, clock.RealClock{}), func(r schema.GroupVersionResource) { c.notify(c.policiesNeeding(r)...) })
+	consumer := c.Watches.NewConsumer(watches.Valid(pusher, clock.RealClock{}),
+		func(r schema.GroupVersionResource) { c.notify(c.policiesNeeding(r)...) })
 	consumer.Prepare = c.Inventories.Prepare
 	// The poll returns an error only if ctx ends.
-	if wait.PollUntilContextCancel(ctx, loadedPollInterval, true, func(ctx context.Context) (bool, error) { return c.Loaded(ctx), nil }) != nil {
+	if wait.PollUntilContextCancel(ctx, loadedPollInterval, true, func(ctx context.Context) (bool,
+		error) {
+		return c.Loaded(ctx), nil
+	}) != nil {
 		return nil
 	}
 	c.leading.Store(&leading{pusher, consumer})

@@ -254,7 +254,8 @@ func (c *Controller) update(ctx context.Context, namespace string) error {
 	if exists && before.hash == hash {
 		return nil
 	}
-	got, err := reports.Patch(ctx, policyreport.Name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: FieldManager, Force: new(true)})
+	got, err := reports.Patch(ctx, policyreport.Name, types.ApplyPatchType, body,
+		metav1.PatchOptions{FieldManager: FieldManager, Force: new(true)})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		// The namespace is being deleted, and its report with it; or the type is not served any more.

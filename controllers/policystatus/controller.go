@@ -202,7 +202,8 @@ func before(obj *placementv1.PlacementPolicy) remediatedBefore {
 
 // New returns a controller that writes a policy's status when the registry's entry for the policy changes.
 func New(d Deps) *Controller {
-	c := &Controller{Deps: d, before: map[string]remediatedBefore{}, writes: map[string]flowcontrol.PassiveRateLimiter{}, nowhere: map[string]bool{}}
+	c := &Controller{Deps: d, before: map[string]remediatedBefore{}, writes: map[string]flowcontrol.PassiveRateLimiter{},
+		nowhere: map[string]bool{}}
 	d.Registry.Subscribe(func(change placement.PolicyChange) { c.Changed(change.Name) })
 	return c
 }
@@ -297,7 +298,8 @@ func (c *Controller) selectsNone(ctx context.Context, p *placement.Policy) (bool
 // DataChanged enqueues the policies that read a replicated type because the state of its replica changed.
 func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
 	for name, state := range c.Registry.All() {
-		if state.Binding != nil && slices.ContainsFunc(state.Binding.Resources, func(r policy.Resource) bool { return r.GroupVersionResource == resource }) {
+		if state.Binding != nil && slices.ContainsFunc(state.Binding.Resources,
+			func(r policy.Resource) bool { return r.GroupVersionResource == resource }) {
 			c.Changed(name)
 		}
 	}
@@ -307,7 +309,8 @@ func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("policystatus").
-		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{},
+			predicate.AnnotationChangedPredicate{}))).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			c.mu.Lock()
 			defer c.mu.Unlock()

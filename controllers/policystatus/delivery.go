@@ -29,7 +29,8 @@ import (
 )
 
 // modeReasons are the reasons of conditions of policies that are not enforced.
-var modeReasons = map[placementv1.Mode]string{placementv1.ModeWarn: placementv1.ReasonWarnMode, placementv1.ModeDryRun: placementv1.ReasonDryRunMode}
+var modeReasons = map[placementv1.Mode]string{placementv1.ModeWarn: placementv1.ReasonWarnMode,
+	placementv1.ModeDryRun: placementv1.ReasonDryRunMode}
 
 // delivers reports whether the policy has spec.delivery, or decides objects that Berth delivers without it: objects of a multi-cluster
 // system, which get their clusters themselves.
@@ -71,19 +72,22 @@ func (f Facts) deliveredCondition() *metav1.Condition {
 	case f.State.Policy.Mode != placementv1.ModeEnforce:
 		out = status.False(modeReasons[f.State.Policy.Mode], "a policy that is not enforced delivers nothing")
 	case r.FirstFailed != nil:
-		out = status.False(r.FirstFailed.Failure.Reason, fmt.Sprintf("%s; %d failed, the first is %s: %s", progress, r.Failed, subject(r.FirstFailed),
+		out = status.False(r.FirstFailed.Failure.Reason, fmt.Sprintf("%s; %d failed, the first is %s: %s", progress, r.Failed,
+			subject(r.FirstFailed),
 			r.FirstFailed.Failure.Message))
 	case r.FirstRemaining != nil:
-		out = status.False(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d are still in clusters that they have to leave, the first is %s: %s; if "+
-			"that lasts, see whether the system reaches the cluster, or delete the workload there", progress, r.Remaining, subject(r.FirstRemaining),
+		out = status.False(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d are still in clusters that they have to leave, the first is "+
+			"%s: %s; if that lasts, see whether the system reaches the cluster, or delete the workload there", progress, r.Remaining,
+			subject(r.FirstRemaining),
 			r.FirstRemaining.Run.Message))
 	case r.FirstSurging != nil:
-		out = status.False(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d stay in clusters that they have to leave, until they run in their new "+
-			"clusters and the objects that they contain have left, the first is %s: it stays in %s", progress, r.Surging, subject(r.FirstSurging),
+		out = status.False(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d stay in clusters that they have to leave, until they run in "+
+			"their new clusters and the objects that they contain have left, the first is %s: it stays in %s", progress, r.Surging,
+			subject(r.FirstSurging),
 			status.FirstNames(strings.Split(r.FirstSurging.Kept, ","))))
 	case r.FirstAbsent != nil:
-		out = status.False(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d are not in all of their clusters, the first is %s: %s; if that lasts, "+
-			"see what keeps the system from bringing it there, or have the policy decide another cluster", progress, r.Absent,
+		out = status.False(placementv1.ReasonDelivering, fmt.Sprintf("%s; %d are not in all of their clusters, the first is %s: %s; if "+
+			"that lasts, see what keeps the system from bringing it there, or have the policy decide another cluster", progress, r.Absent,
 			subject(r.FirstAbsent), r.FirstAbsent.Run.Message))
 	case r.Delivered < r.Placed || !f.DeliverySettled:
 		out = status.False(placementv1.ReasonDelivering, progress)
@@ -91,7 +95,8 @@ func (f Facts) deliveredCondition() *metav1.Condition {
 		out = status.True(placementv1.ReasonDelivered, progress)
 	}
 	if r.FirstNoted != nil {
-		out.Message += fmt.Sprintf("; %d are delivered without a part of their decision, the first is %s: %s", r.Noted, subject(r.FirstNoted), r.FirstNoted.Note)
+		out.Message += fmt.Sprintf("; %d are delivered without a part of their decision, the first is %s: %s", r.Noted,
+			subject(r.FirstNoted), r.FirstNoted.Note)
 	}
 	if r.FirstUndecided != nil {
 		out.Message += fmt.Sprintf("; no policy decides the clusters of %d more, which are not delivered, and keep what was delivered before: "+
@@ -111,7 +116,8 @@ func (f Facts) runningCondition() *metav1.Condition {
 	case r.FirstUnknown != nil:
 		return status.Unknown(r.FirstUnknown.Run.Reason, r.FirstUnknown.Run.Message)
 	case r.FirstNotRunning != nil:
-		return status.False(placementv1.ReasonNotRunning, fmt.Sprintf("%s; the first that does not is %s: %s", progress, subject(r.FirstNotRunning),
+		return status.False(placementv1.ReasonNotRunning, fmt.Sprintf("%s; the first that does not is %s: %s", progress,
+			subject(r.FirstNotRunning),
 			r.FirstNotRunning.Run.Message))
 	case !f.DeliverySettled:
 		return status.False(placementv1.ReasonNotRunning, progress+" so far")

@@ -51,14 +51,14 @@ func Notifications(before, after placementv1.PlacementPolicyStatus) []Notificati
 	}
 	switch undecidedBefore, undecidedNow := number(before.Undecided), number(after.Undecided); {
 	case undecidedBefore == 0 && undecidedNow > 0:
-		out = append(out, Notification{events.PolicyUndecided, fmt.Sprintf("%d objects can't be decided; the Ready condition names one and says why, or, if it "+
-			"is False for another reason, the Compliant condition does", undecidedNow)})
+		out = append(out, Notification{events.PolicyUndecided, fmt.Sprintf("%d objects can't be decided; the Ready condition names one and says "+
+			"why, or, if it is False for another reason, the Compliant condition does", undecidedNow)})
 	case undecidedBefore > 0 && undecidedNow == 0 && after.Undecided != nil:
 		out = append(out, Notification{events.PolicyDecided, "all existing objects can be decided"})
 	}
 	if differed, differ := violations(before), violations(after); differed == 0 && differ > 0 {
-		out = append(out, Notification{events.PolicyViolated, fmt.Sprintf("%d of %d objects differ from what the policy decides: the policy would deny %d "+
-			"and move %d", differ, number(after.Matched), number(after.WouldDeny), number(after.WouldMove))})
+		out = append(out, Notification{events.PolicyViolated, fmt.Sprintf("%d of %d objects differ from what the policy decides: the policy "+
+			"would deny %d and move %d", differ, number(after.Matched), number(after.WouldDeny), number(after.WouldMove))})
 	}
 	was, is = conditionOf(before, placementv1.ConditionReplicated), conditionOf(after, placementv1.ConditionReplicated)
 	if is.Reason == placementv1.ReasonAmbiguousClusters && (was.Reason != is.Reason || was.Message != is.Message) {
@@ -150,7 +150,8 @@ func rolled(before, after *placementv1.RolloutStatus) []Notification {
 	case placementv1.RolloutComplete:
 		out = append(out, Notification{events.RolloutCompleted, fmt.Sprintf("revision %d decides everywhere", after.Revision)})
 	case placementv1.RolloutRolledBack:
-		out = append(out, Notification{events.RolledBack, fmt.Sprintf("revision %d decides everywhere, because spec.rollout.revision says so", after.Revision)})
+		out = append(out, Notification{events.RolledBack, fmt.Sprintf("revision %d decides everywhere, because spec.rollout.revision says so",
+			after.Revision)})
 	}
 	return out
 }
@@ -164,7 +165,8 @@ func planned(before, after *placementv1.RemediationPlan) []Notification {
 	case placementv1.PlanInProgress:
 		return []Notification{{events.PlanStarted, fmt.Sprintf("plan %s moves %d objects, because %s", after.Digest, after.Moves, after.Message)}}
 	case placementv1.PlanCompleted:
-		return []Notification{{events.PlanCompleted, fmt.Sprintf("plan %s is completed: none of its %d objects has to be moved any more", after.Digest, after.Moves)}}
+		return []Notification{{events.PlanCompleted, fmt.Sprintf("plan %s is completed: none of its %d objects has to be moved any more",
+			after.Digest, after.Moves)}}
 	}
 	return nil
 }

@@ -44,7 +44,8 @@ func (f Facts) unreachable(old placementv1.PlacementPolicyStatus, data *metav1.C
 	case data.Status != metav1.ConditionTrue && data.Reason != placementv1.ReasonReplicating:
 		besides = data.Message + "; "
 	}
-	message := besides + fmt.Sprintf("since %s, %s; a request for what the policy matches is %s: ", f.Health.Since.UTC().Format(time.RFC3339), what,
+	message := besides + fmt.Sprintf("since %s, %s; a request for what the policy matches is %s: ",
+		f.Health.Since.UTC().Format(time.RFC3339), what,
 		undecided(f.State.Policy))
 	if before := meta.FindStatusCondition(old.Conditions, placementv1.ConditionReplicated); before != nil && before.Reason == reason &&
 		strings.HasPrefix(before.Message, message) {

@@ -43,16 +43,18 @@ func rolledOut(s *placementv1.RolloutStatus, f Facts) *metav1.Condition {
 	case f.State.Err != nil && s != nil:
 		why := "the rollout does not go on, because a version of the policy can't be loaded: see the Compiled condition; "
 		if _, waits := errors.AsType[*policy.NotServedError](f.State.Err); waits {
-			why = "the rollout does not go on, because the newest version reads a type that the API server does not serve: see the Replicated condition; "
+			why = "the rollout does not go on, because the newest version reads a type that the API server does not serve: see the Replicated " +
+				"condition; "
 		}
 		return status.False(placementv1.ReasonRollingOut, why+whereDecided(s))
 	case f.RolloutPending:
-		return status.False(placementv1.ReasonRollingOut, "the newest version is in force nowhere: Berth has to store it, or the version before, as "+
-			"a ControllerRevision first; if Berth can't, remove spec.rollout to put the newest version in force everywhere")
+		return status.False(placementv1.ReasonRollingOut, "the newest version is in force nowhere: Berth has to store it, or the version "+
+			"before, as a ControllerRevision first; if Berth can't, remove spec.rollout to put the newest version in force everywhere")
 	case s.State == placementv1.RolloutComplete && s.Message == "":
 		return status.True(placementv1.ReasonRolledOut, whereDecided(s))
 	case s.State == placementv1.RolloutRolledBack && s.Message == "":
-		return status.False(placementv1.ReasonRolledBack, whereDecided(s)+", because spec.rollout.revision says so: remove it to roll out the version in the spec")
+		return status.False(placementv1.ReasonRolledBack, whereDecided(s)+", because spec.rollout.revision says so: remove it to roll out the "+
+			"version in the spec")
 	default:
 		return status.False(cmp.Or(reasons[s.State], placementv1.ReasonRollingOut), whereDecided(s)+": "+s.Message)
 	}

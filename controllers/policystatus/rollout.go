@@ -43,7 +43,8 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 		facts.InForce, facts.Candidate = &s.Staged.InForce, s.Staged.Candidate
 		// State was read first, then whether the objects are assessed, and then the counts. So if the objects are decided, it is by the
 		// versions in State, and the counts have them.
-		facts.Busy = f.Resuming || !c.Remediator.Assessed(s.Versions()...) || f.Waiting.Resuming || f.Waiting.Rollouts > 0 || !f.MatchedWatches.Settled()
+		facts.Busy = f.Resuming || !c.Remediator.Assessed(s.Versions()...) || f.Waiting.Resuming || f.Waiting.Rollouts > 0 ||
+			!f.MatchedWatches.Settled()
 		facts.Paused = whyPaused(f)
 		if !facts.Settled(obj.Status.Rollout) {
 			if facts.Counts, facts.Rest, err = c.stageCounts(ctx, s.Policy, s.Staged.Stages, f); err != nil {
@@ -56,7 +57,8 @@ func (c *Controller) rollOut(ctx context.Context, obj *placementv1.PlacementPoli
 		// No event reports that all objects are decided.
 		again = settledDelay
 	}
-	f.Rollout, f.RolloutPending = next, facts.Candidate != "" && facts.Spec.Revision == 0 && !rollout.PositionOf(next).Concerns(facts.Candidate)
+	f.Rollout, f.RolloutPending = next, facts.Candidate != "" && facts.Spec.Revision == 0 &&
+		!rollout.PositionOf(next).Concerns(facts.Candidate)
 	if !at.IsZero() {
 		again = max(at.Sub(facts.Now), settle)
 	}
@@ -89,7 +91,8 @@ func (c *Controller) stageCounts(ctx context.Context, p *placement.Policy, stage
 	var without []string
 	for namespace, labels := range all {
 		stageOf[namespace] = stages.Of(namespace, labels)
-		if stageOf[namespace] == stages.Len() && p.Matcher.SelectsByLabels(namespace, labels) && !match.IsProtectedNamespace(namespace, c.OwnNamespace) {
+		if stageOf[namespace] == stages.Len() && p.Matcher.SelectsByLabels(namespace, labels) &&
+			!match.IsProtectedNamespace(namespace, c.OwnNamespace) {
 			without = append(without, namespace)
 		}
 	}

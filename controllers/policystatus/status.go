@@ -90,8 +90,9 @@ type Facts struct {
 	RemediatedBefore int64
 	Rollout          *placementv1.RolloutStatus // The next status of the policy's rollout; nil if it has none.
 	RolloutPending   bool                       // Whether the newest version is in no stage yet, because it or the one before is not stored.
-	Delivery         delivery.Report            // How many of the policy's objects are delivered, failed, and run, with an example of each fault.
-	DeliverySettled  bool                       // Whether Delivery has the result of each existing object.
+	// Delivery is how many of the policy's objects are delivered, failed, and run, with an example of each fault.
+	Delivery        delivery.Report
+	DeliverySettled bool // Whether Delivery has the result of each existing object.
 	// Health is what the leader knows of the remote engine; nil if the policy has none.
 	Health *placement.RemoteHealth
 }
@@ -199,7 +200,8 @@ func (f Facts) unmatched() *metav1.Condition {
 	case c != nil && c.Impossible != "":
 		return status.False(placementv1.ReasonNothingMatched, "the policy can't match anything: "+c.Impossible)
 	case c != nil && !c.Covered:
-		return status.False(placementv1.ReasonNotServed, "nothing is matched until the API server serves a type of spec.match: "+strings.Join(c.Unserved, "; "))
+		return status.False(placementv1.ReasonNotServed, "nothing is matched until the API server serves a type of spec.match: "+
+			strings.Join(c.Unserved, "; "))
 	default:
 		return nil
 	}
@@ -244,7 +246,8 @@ func (s *setter) stalled(f Facts) *metav1.Condition {
 // it keeps the engine's first error from old. It is Unknown if no version of the policy compiles. old is the policy's status until now.
 func (f Facts) replicated(old placementv1.PlacementPolicyStatus) *metav1.Condition {
 	if _, waits := errors.AsType[*policy.NotServedError](f.State.Err); f.State.Binding == nil && !waits {
-		return status.Unknown(placementv1.ReasonCompileFailed, "no version of the policy can be loaded, so what it reads is not known; see the Compiled condition")
+		return status.Unknown(placementv1.ReasonCompileFailed, "no version of the policy can be loaded, so what it reads is not known; see the "+
+			"Compiled condition")
 	}
 	data := f.data()
 	complete := data.Status == metav1.ConditionTrue
@@ -253,7 +256,8 @@ func (f Facts) replicated(old placementv1.PlacementPolicyStatus) *metav1.Conditi
 	}
 	if complete && len(f.Ambiguous) > 0 {
 		data.Reason = placementv1.ReasonAmbiguousClusters
-		data.Message = replication.DescribeAmbiguities(f.Ambiguous) + "; restrict the inventories in the manager's configuration, or rename objects"
+		data.Message = replication.DescribeAmbiguities(f.Ambiguous) + "; restrict the inventories in the manager's configuration, or " +
+			"rename objects"
 	}
 	if complete && f.Health != nil {
 		data.Message = f.asked() + "; " + data.Message
@@ -265,8 +269,8 @@ func (f Facts) replicated(old placementv1.PlacementPolicyStatus) *metav1.Conditi
 // True if that is complete and not stale, and False otherwise.
 func (f Facts) data() *metav1.Condition {
 	if waits, ok := errors.AsType[*policy.NotServedError](f.State.Err); ok {
-		return status.False(placementv1.ReasonNotServed, fmt.Sprintf("the API server does not serve %s%s; %s until the type is %s or the policy corrected",
-			f.names(waits.Missing), f.unresponsive(), f.meanwhile(), f.available()))
+		return status.False(placementv1.ReasonNotServed, fmt.Sprintf("the API server does not serve %s%s; %s until the type is %s or the policy "+
+			"corrected", f.names(waits.Missing), f.unresponsive(), f.meanwhile(), f.available()))
 	}
 	if missing := f.State.Binding.Missing; len(missing) > 0 {
 		return status.False(placementv1.ReasonNotServed,
@@ -276,7 +280,8 @@ func (f Facts) data() *metav1.Condition {
 	reads, remote := f.reads(), f.State.Binding.Remote
 	switch {
 	case remote != nil && !remote.NeedsPush():
-		return status.True(placementv1.ReasonNoDataRead, "Berth pushes no data to the remote engine: spec.remote.replicate and spec.remote.modules are empty")
+		return status.True(placementv1.ReasonNoDataRead, "Berth pushes no data to the remote engine: spec.remote.replicate and "+
+			"spec.remote.modules are empty")
 	case remote == nil && len(reads) == 0:
 		return status.True(placementv1.ReasonNoDataRead, "the policy reads no cluster data")
 	}
@@ -441,7 +446,8 @@ func (f Facts) enforced() *metav1.Condition {
 	case mode == placementv1.ModeWarn:
 		return status.False(placementv1.ReasonWarnMode, besides("the policy warns, and changes and denies nothing"))
 	case mode == placementv1.ModeDryRun:
-		return status.False(placementv1.ReasonDryRunMode, besides("the policy changes and denies nothing; status counts what it would change and deny"))
+		return status.False(placementv1.ReasonDryRunMode, besides("the policy changes and denies nothing; status counts what it would "+
+			"change and deny"))
 	case reason != placementv1.ReasonEnforced:
 		return status.True(reason, strings.Join(limits, "; "))
 	default:
@@ -459,8 +465,8 @@ func (f Facts) limits() (reason string, out []string) {
 	}
 	if len(f.Report.Conflicts) > 0 {
 		reason = placementv1.ReasonConflict
-		out = append(out, fmt.Sprintf("other PlacementPolicies set keys of the same objects to other values (%s); the higher spec.priority wins, "+
-			"and among equals the name that sorts first", status.FirstNames(f.Report.Conflicts)))
+		out = append(out, fmt.Sprintf("other PlacementPolicies set keys of the same objects to other values (%s); the higher "+
+			"spec.priority wins, and among equals the name that sorts first", status.FirstNames(f.Report.Conflicts)))
 	}
 	return reason, out
 }
@@ -617,7 +623,8 @@ func (f Facts) unapproved(plan *placementv1.RemediationPlan) *metav1.Condition {
 			"again, first remove the annotation: kubectl annotate plpol %s %s-",
 			f.State.Policy.Name, placementv1.ApproveAnnotation)
 	}
-	if approval != nil && !approval.Known && approval.Digest != plan.Digest && (approval.At.IsZero() || !approval.At.Before(plan.StartTime.Time)) {
+	if approval != nil && !approval.Known && approval.Digest != plan.Digest &&
+		(approval.At.IsZero() || !approval.At.Before(plan.StartTime.Time)) {
 		return status.True(placementv1.ReasonUnknownPlan, fmt.Sprintf("the annotation %s approves plan %s, but the plan that moves %s is %s; %s",
 			placementv1.ApproveAnnotation, printable.Truncate(approval.Digest, maxDigest), moves, plan.Digest, approve))
 	}
@@ -730,14 +737,15 @@ func (f Facts) waitingText(unapproved int) string {
 		out += fmt.Sprintf("; %d of them wait %s", w.Closed, f.wait(placementv1.WaitingForWindow))
 	}
 	if w.Paced > 0 {
-		out += fmt.Sprintf("; %d of them wait because spec.remediation.budget of a policy that decides them, or a flag of the manager, bounds how many "+
-			"are patched a minute or moved at the same time", w.Paced)
+		out += fmt.Sprintf("; %d of them wait because spec.remediation.budget of a policy that decides them, or a flag of the manager, bounds "+
+			"how many are patched a minute or moved at the same time", w.Paced)
 		if group := policy.Budget.Group; group != "" {
 			out += fmt.Sprintf(", counting the objects and bounds of all policies of spec.remediation.budget.group %s", group)
 		}
 		if n := w.Late; n > 0 {
-			out += fmt.Sprintf("; %d objects that did not run in their new clusters in time still count as being moved in their namespaces, against "+
-				"maxConcurrent and perNamespace of the other objects there, until they run or are deleted: see status.moving and status.failures", n)
+			out += fmt.Sprintf("; %d objects that did not run in their new clusters in time still count as being moved in their "+
+				"namespaces, against maxConcurrent and perNamespace of the other objects there, until they run or are deleted: see status.moving and "+
+				"status.failures", n)
 		}
 	}
 	if w.Settling > 0 {
@@ -748,8 +756,8 @@ func (f Facts) waitingText(unapproved int) string {
 		if w.UnavailableFor != policy.Name {
 			of = " of policy " + w.UnavailableFor + ", which also decides them,"
 		}
-		out += fmt.Sprintf("; %d of them wait because %d objects are unavailable, and spec.remediation.budget.maxUnavailable%s allows %d: the first is %s",
-			w.Unavailable, w.UnavailableNow, of, w.MaxUnavailable, w.FirstUnavailable)
+		out += fmt.Sprintf("; %d of them wait because %d objects are unavailable, and spec.remediation.budget.maxUnavailable%s allows %d: the "+
+			"first is %s", w.Unavailable, w.UnavailableNow, of, w.MaxUnavailable, w.FirstUnavailable)
 	}
 	if w.Stopped > 0 {
 		out += fmt.Sprintf("; %d of them wait because patches or rollouts of too many objects failed: the Paused condition says how to let the "+
@@ -776,20 +784,21 @@ func (s *setter) compliant(f Facts) *metav1.Condition {
 	r := f.Report
 	switch {
 	case !f.State.Policy.RemediatesExisting():
-		return status.Unknown(placementv1.ReasonRemediationOff, "existing objects are not looked at: remediation.mode is "+string(f.State.Policy.Remediation))
+		return status.Unknown(placementv1.ReasonRemediationOff, "existing objects are not looked at: remediation.mode is "+
+			string(f.State.Policy.Remediation))
 	case f.MatchedWatches.Err != nil && !f.MatchedWatches.Synced:
 		reason, message := readFailure(f.MatchedWatches.Err)
 		return status.Unknown(reason, message)
 	case !f.MatchedWatches.Synced:
 		return status.Unknown(placementv1.ReasonEvaluating, "existing objects are being read")
 	case len(r.Unsettled) > 0:
-		return status.False(placementv1.ReasonNotSettling, "the decision keeps changing after Berth's patch, so Berth does not patch these objects for "+
-			"a while: "+status.FirstNames(r.Unsettled))
+		return status.False(placementv1.ReasonNotSettling, "the decision keeps changing after Berth's patch, so Berth does not patch these "+
+			"objects for a while: "+status.FirstNames(r.Unsettled))
 	case r.Failed > 0:
 		return status.False(placementv1.ReasonEvaluationFailed, fmt.Sprintf("%d objects can't be decided, such as %s", r.Failed, r.FailedMessage))
 	case len(r.Contested) > 0:
-		return status.False(placementv1.ReasonContested, "other clients change objects back after each patch, so Berth does not patch these for a "+
-			"while: "+status.FirstNames(r.Contested))
+		return status.False(placementv1.ReasonContested, "other clients change objects back after each patch, so Berth does not patch "+
+			"these for a while: "+status.FirstNames(r.Contested))
 	case r.Violations > 0 && r.Unauthorized:
 		return status.False(placementv1.ReasonForbiddenTargets, fmt.Sprintf("%d of %d objects differ from what the policy decides%s; grant the "+
 			"permission by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true",
@@ -862,7 +871,8 @@ func (f Facts) PausedNamespaces() int {
 // is also False if the policy has no effect or objects can't be decided. The modes Warn and DryRun do not make it False.
 func (s *setter) ready(f Facts) *metav1.Condition {
 	compiled := s.Find(placementv1.ConditionCompiled)
-	for _, c := range []*metav1.Condition{compiled, f.unmatched(), s.Find(placementv1.ConditionReplicated), s.Find(placementv1.ConditionEnforced)} {
+	for _, c := range []*metav1.Condition{compiled, f.unmatched(), s.Find(placementv1.ConditionReplicated),
+		s.Find(placementv1.ConditionEnforced)} {
 		if c != nil && c.Status != metav1.ConditionTrue && c.Reason != placementv1.ReasonWarnMode && c.Reason != placementv1.ReasonDryRunMode {
 			return status.False(c.Reason, c.Message)
 		}

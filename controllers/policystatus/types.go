@@ -94,7 +94,8 @@ func (s *setter) checked(old placementv1.PlacementPolicyStatus, f Facts) (reason
 	case s.impossible:
 		return placementv1.ReasonTypeErrors, "the policy's rules for " + strings.Join(impossible, ", ") + " can never have a value: " + found
 	case f.Types.Err != nil:
-		return placementv1.ReasonSchemasUnavailable, besides("the schemas could not be read, so the types are not checked: " + f.Types.Err.Error())
+		return placementv1.ReasonSchemasUnavailable, besides("the schemas could not be read, so the types are not checked: " +
+			f.Types.Err.Error())
 	case f.Types.Unchecked != "":
 		return placementv1.ReasonNotChecked, besides("the types are not checked: " + f.Types.Unchecked)
 	case mistakes > 0:

@@ -385,7 +385,8 @@ type recountBasis struct {
 // explains reports whether inputs differ from those of an earlier recount, so that the usage may differ, too. now is the time of this one.
 func (b recountBasis) explains(earlier recountBasis, now time.Time) bool {
 	lapsed := !earlier.next.IsZero() && !now.Before(earlier.next)
-	return b.uid != earlier.uid || b.generation != earlier.generation || b.revision != earlier.revision || lapsed || !b.selected.Equal(earlier.selected)
+	return b.uid != earlier.uid || b.generation != earlier.generation || b.revision != earlier.revision || lapsed ||
+		!b.selected.Equal(earlier.selected)
 }
 
 // conflictBackoff is the backoff for retries of a recount that conflicts with charges by webhooks.
@@ -599,7 +600,8 @@ func (c *Controller) lookUpExpired(ctx context.Context, q placementv1.Quota, sel
 	exists := make([]bool, len(expired))
 	// An object that is not looked up would count as gone. Without cancellation each lookup runs, and an error counts
 	// as present.
-	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxLookups, len(expired), func(i int) { exists[i] = c.changeMayExist(ctx, expired[i]) })
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxLookups, len(expired),
+		func(i int) { exists[i] = c.changeMayExist(ctx, expired[i]) })
 	for i, r := range expired {
 		keepExpired[r.UID] = exists[i]
 	}
@@ -667,7 +669,8 @@ func (c *Controller) write(ctx context.Context, key quota.Key, selected sets.Set
 	c.last[key] = now
 	c.mu.Unlock()
 	was, is := before.QuotaStatus(), q.QuotaStatus()
-	if known && !now.explains(earlier, c.Clock.Now()) && sameReservations(was.Reservations, is.Reservations) && !equality.Semantic.DeepEqual(was.Used, is.Used) {
+	if known && !now.explains(earlier, c.Clock.Now()) && sameReservations(was.Reservations, is.Reservations) &&
+		!equality.Semantic.DeepEqual(was.Used, is.Used) {
 		ctrllog.FromContext(ctx).Info("Corrected status.used of a quota, which differed from the counted usage for an unknown reason",
 			"quota", key.String(), "was", was.Used, "is", is.Used)
 		c.Metrics.QuotaDrift(metrics.QuotaKey(key))

@@ -112,7 +112,8 @@ func module(rules *quota.Rules) *placementv1.QuotaModule {
 }
 
 // stalled are the reasons of Ready that remain until the author changes the object.
-var stalled = []string{placementv1.ReasonExempt, placementv1.ReasonNotTracked, placementv1.ReasonNothingMatched, placementv1.ReasonWebhookRejected}
+var stalled = []string{placementv1.ReasonExempt, placementv1.ReasonNotTracked, placementv1.ReasonNothingMatched,
+	placementv1.ReasonWebhookRejected}
 
 // stall returns the condition Stalled by the condition Ready: True if Ready is False until the author changes the object; nil otherwise.
 func stall(c *status.Conditions) *metav1.Condition {
@@ -138,7 +139,8 @@ func (f quotaFacts) usage() *metav1.Condition {
 	}
 	if len(f.Recount.Unserved) > 0 {
 		return status.False(placementv1.ReasonNotServed,
-			fmt.Sprintf("the API server does not serve %s now: the usage that was counted before stays", status.FirstNames(f.meant(f.Recount.Unserved))))
+			fmt.Sprintf("the API server does not serve %s now: the usage that was counted before stays",
+				status.FirstNames(f.meant(f.Recount.Unserved))))
 	}
 	return status.True(placementv1.ReasonCounted, "the usage of all objects is counted")
 }
@@ -173,10 +175,11 @@ func (f quotaFacts) reach() *metav1.Condition {
 			"the quota counts nothing until the API server serves "+status.FirstNames(f.meant(r.Unserved))+" in namespaces")
 	case len(r.Unserved) > 0:
 		return status.False(placementv1.ReasonPartlyServed,
-			"nothing is counted of "+status.FirstNames(f.meant(r.Unserved))+" until the API server serves it in namespaces; the other names in spec.hard are counted")
+			"nothing is counted of "+status.FirstNames(f.meant(r.Unserved))+" until the API server serves it in namespaces; the other names in "+
+				"spec.hard are counted")
 	case r.NoNamespaces:
-		return status.False(placementv1.ReasonNoNamespaces, "spec.namespaceSelector selects none of the namespaces that there are, or only kube-system "+
-			"or Berth's own, where nothing is counted")
+		return status.False(placementv1.ReasonNoNamespaces, "spec.namespaceSelector selects none of the namespaces that there are, or only "+
+			"kube-system or Berth's own, where nothing is counted")
 	case len(r.UnknownClasses) > 0:
 		return status.False(placementv1.ReasonUnknownClass,
 			"no new pod can have these priority classes, which do not exist: "+status.FirstNames(r.UnknownClasses))
@@ -244,8 +247,8 @@ func (f quotaFacts) ready(c *status.Conditions) *metav1.Condition {
 	case matched != nil && matched.Reason == placementv1.ReasonPartlyServed:
 		return status.False(matched.Reason, matched.Message)
 	case f.Webhook.Generation != f.Quota.GetGeneration():
-		return status.False(placementv1.ReasonWebhookPending, "the webhook configuration does not have the rules for the quota's newest spec yet; "+
-			"until it has, the API server may admit requests without the quota")
+		return status.False(placementv1.ReasonWebhookPending, "the webhook configuration does not have the rules for the quota's newest "+
+			"spec yet; until it has, the API server may admit requests without the quota")
 	case f.Webhook.Rejected != "":
 		return status.False(placementv1.ReasonWebhookRejected,
 			"the API server refused the webhook for the quota, without which the quota denies nothing: "+f.Webhook.Rejected)
@@ -301,7 +304,8 @@ func (t limitedType) matched(name string) *metav1.Condition {
 	case t.Impossible != "":
 		return status.False(placementv1.ReasonNothingMatched, "the LimitedResource can limit no request: "+t.Impossible)
 	case len(t.AbsentResources) > 0:
-		return status.True(placementv1.ReasonMatched, "the LimitedResource can limit requests for "+name+", but no node has a resource whose name contains "+
+		return status.True(placementv1.ReasonMatched, "the LimitedResource can limit requests for "+name+
+			", but no node has a resource whose name contains "+
 			status.FirstNames(t.AbsentResources)+" now")
 	default:
 		return status.True(placementv1.ReasonMatched, "the LimitedResource can limit requests for "+name)
@@ -309,8 +313,10 @@ func (t limitedType) matched(name string) *metav1.Condition {
 }
 
 // computeLimit returns the status of a LimitedResource. hook is the state of its rules in the webhook configuration. t describes its type.
-func computeLimit(l *placementv1.LimitedResource, rules *quota.Rules, hook status.WebhookState, t limitedType) placementv1.LimitedResourceStatus {
-	out := placementv1.LimitedResourceStatus{Conditions: slices.Clone(l.Status.Conditions), ObservedGeneration: l.Generation, Module: module(rules)}
+func computeLimit(l *placementv1.LimitedResource, rules *quota.Rules, hook status.WebhookState,
+	t limitedType) placementv1.LimitedResourceStatus {
+	out := placementv1.LimitedResourceStatus{Conditions: slices.Clone(l.Status.Conditions),
+		ObservedGeneration: l.Generation, Module: module(rules)}
 	c := &status.Conditions{List: &out.Conditions, Generation: l.Generation}
 	name := schema.GroupResource{Group: l.Spec.APIGroup, Resource: l.Spec.Resource}.String()
 	c.Set(placementv1.ConditionMatched, t.matched(name))
@@ -332,8 +338,8 @@ func (t limitedType) ready(name string, hook status.WebhookState, generation int
 	case t.Impossible != "":
 		return status.False(placementv1.ReasonNothingMatched, "the LimitedResource can't limit anything: "+t.Impossible)
 	case hook.Generation != generation:
-		return status.False(placementv1.ReasonWebhookPending, "the webhook configuration does not have the rules for the newest spec of the LimitedResource "+
-			"yet; until it has, the API server may admit requests without it")
+		return status.False(placementv1.ReasonWebhookPending, "the webhook configuration does not have the rules for the newest spec of the "+
+			"LimitedResource yet; until it has, the API server may admit requests without it")
 	case hook.Rejected != "":
 		return status.False(placementv1.ReasonWebhookRejected,
 			"the API server refused the webhook for the LimitedResource, without which it denies nothing: "+hook.Rejected)

@@ -270,7 +270,8 @@ func (c *Controller) policiesChanged(ctx context.Context, policies []*placement.
 
 // matchers returns the matchers of those policies that may select objects of a type in a namespace. If the namespace's labels are unknown,
 // the decision finds out. A Namespace, which has no namespace either, is matched by its own labels.
-func (c *Controller) matchers(ctx context.Context, policies []*placement.Policy, resource schema.GroupVersionResource, namespace string) []*match.Matcher {
+func (c *Controller) matchers(ctx context.Context, policies []*placement.Policy, resource schema.GroupVersionResource,
+	namespace string) []*match.Matcher {
 	var out []*match.Matcher
 	var labels map[string]string
 	var unknown error
@@ -339,7 +340,8 @@ func (c *Controller) remediating(policies []*placement.Policy) []string {
 
 // assess enqueues the objects that find passes to its argument. Patches for the policies wait until all these objects are decided. Then the
 // ledger knows what the change requires, and whether it would harm too many objects.
-func (c *Controller) assess(ctx context.Context, cause remediation.Cause, policies []*placement.Policy, find func(enqueue func([]remediation.Key))) {
+func (c *Controller) assess(ctx context.Context, cause remediation.Cause, policies []*placement.Policy,
+	find func(enqueue func([]remediation.Key))) {
 	assessment := c.Ledger.Assess(c.Clock.Now(), cause, c.remediating(policies)...)
 	find(func(keys []remediation.Key) {
 		assessment.Add(keys...)
@@ -356,7 +358,8 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 	result := c.Ledger.ConcludeAssessments(c.Clock.Now())
 	for _, name := range result.Paused {
 		if pause := c.Ledger.Report(name).Pause; pause != nil {
-			ctrllog.FromContext(ctx).Info("Remediation is paused: a change would leave too many objects denied, undecided, or without clusters", "policy", name,
+			ctrllog.FromContext(ctx).Info("Remediation is paused: a change would leave too many objects denied, undecided, or without clusters",
+				"policy", name,
 				"where", pause.Scope.String(), "change", pause.Change, "objects", pause.Objects(), "matched", pause.Matched)
 			c.Events.OnPolicy(ctx, c.Policies, name, events.RemediationPaused, pause.Message(name, false))
 		}

@@ -224,7 +224,8 @@ func (c *Controller) Reconcile(ctx context.Context, id remediation.CompactKey) (
 func (c *Controller) reconcileRemote(ctx context.Context, t *remoteTask) time.Duration {
 	s := &scope{key: t.key, task: t, responses: map[*placement.Policy]*decisions.PolicyDecision{}}
 	if c.pass(ctx, s); s.err != nil {
-		ctrllog.FromContext(ctx).Error(s.err, "Deciding an object with remote engines failed; it is decided again later", "object", t.key.String())
+		ctrllog.FromContext(ctx).Error(s.err, "Deciding an object with remote engines failed; it is decided again later",
+			"object", t.key.String())
 		return retryDelay
 	}
 	return s.delay

@@ -65,8 +65,8 @@ func (c *Controller) lead(ctx context.Context) {
 			return false, nil
 		}
 		if left, err = c.restore(ctx); err != nil {
-			ctrllog.FromContext(ctx).Info("Reading the pauses and approved plans that an earlier leader stored failed; Berth patches no existing object "+
-				"until it succeeds; trying again", "reason", err.Error())
+			ctrllog.FromContext(ctx).Info("Reading the pauses and approved plans that an earlier leader stored failed; Berth patches no "+
+				"existing object until it succeeds; trying again", "reason", err.Error())
 		}
 		return err == nil, nil
 	})
@@ -107,7 +107,8 @@ func (c *Controller) restore(ctx context.Context) (left []string, err error) {
 			continue
 		}
 		if plan, err := moveset.DecodeSet(stored.Digest, stored.Moves); err != nil {
-			ctrllog.FromContext(ctx).Info("An approved plan can't be read; its rest has to be approved again", "policy", p.Name, "reason", err.Error())
+			ctrllog.FromContext(ctx).Info("An approved plan can't be read; its rest has to be approved again", "policy",
+				p.Name, "reason", err.Error())
 		} else {
 			c.Ledger.Continue(p.Name, plan)
 			left = append(left, p.Name)
@@ -253,12 +254,14 @@ func (c *Controller) release(ctx context.Context, req reconcile.Request) (reconc
 	// A plan that can't be stored does not keep what follows from taking effect.
 	saved := c.savePlan(ctx, p)
 	if pause := p.Annotations[placementv1.ResumeAfterFailuresAnnotation]; pause != "" && c.Scheduler.Release(p.Name, pause) {
-		c.Events.On(p, events.RemediationResumed, fmt.Sprintf("remediation resumes: pause %s, which failed patches or rollouts caused, was released", pause))
+		c.Events.On(p, events.RemediationResumed, fmt.Sprintf("remediation resumes: pause %s, which failed patches or rollouts caused, "+
+			"was released", pause))
 		c.Changed(p.Name)
 	}
 	if change, set := p.Annotations[placementv1.ReleaseBlastRadiusAnnotation]; set {
 		if c.Ledger.Release(c.Clock.Now(), p.Name, change) {
-			c.Events.On(p, events.RemediationResumed, fmt.Sprintf("remediation resumes: change %s, which exceeded spec.remediation.blastRadius, was released", change))
+			c.Events.On(p, events.RemediationResumed, fmt.Sprintf("remediation resumes: change %s, which exceeded spec.remediation.blastRadius, "+
+				"was released", change))
 			c.Changed(p.Name)
 			c.Scheduler.Reconsider()
 		} else if paused := c.Ledger.Report(p.Name).Pause; paused != nil {

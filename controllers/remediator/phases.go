@@ -158,7 +158,8 @@ func (c *Controller) evaluator(s *scope) func(context.Context, *placement.Policy
 
 // query returns the response of a policy's engine to the object's task. It queries the engine once for each task and policy. It waits until
 // fewer than maxRunningTasks queries to that endpoint run. A failure is in the response's Err.
-func (c *Controller) query(ctx context.Context, s *scope, p *placement.Policy, endpoint string, input map[string]any) *decisions.PolicyDecision {
+func (c *Controller) query(ctx context.Context, s *scope, p *placement.Policy, endpoint string,
+	input map[string]any) *decisions.PolicyDecision {
 	s.mu.Lock()
 	response := s.responses[p]
 	s.mu.Unlock()
@@ -282,8 +283,8 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 		c.emit(s, made, s.due, causeNote(reasons), movedNote(s.due.String(), reasons))
 		c.logMove(ctx, s, outcome, began, reasons)
 		if result.Unsettled {
-			c.emit(s, events.RemediationStopped, s.due, "", s.due.Policies()+": Berth patched the object too often within a minute, because the decision "+
-				"keeps changing after its patch; it patches the object again after that minute")
+			c.emit(s, events.RemediationStopped, s.due, "", s.due.Policies()+": Berth patched the object too often within a minute, because the "+
+				"decision keeps changing after its patch; it patches the object again after that minute")
 		}
 		if result.Age > 0 {
 			c.emit(s, events.RemediationStopped, s.due, "", fmt.Sprintf("%s: Berth evicted this Pod, but its controller keeps creating Pods "+
@@ -294,7 +295,8 @@ func (c *Controller) act(ctx context.Context, s *scope) {
 	case patch.Ending == remediation.Overtaken || apierrors.IsConflict(err):
 		c.count(ctx, s, metrics.RemediationConflict)
 		if err != nil {
-			c.changed(c.Ledger.Obstruct(s.key, "another client updated the object at the same time; Berth tries again each second", false, policies...))
+			c.changed(c.Ledger.Obstruct(s.key, "another client updated the object at the same time; Berth tries again each second", false,
+				policies...))
 		}
 		s.retryWithin(retryDelay)
 	case patch.Ending == remediation.Protected:

@@ -51,11 +51,14 @@ type Controller struct {
 
 // New returns a controller that watches by hub, and loads into data, what the policies in registry read; objects of inventories in their
 // normal form. While a policy evaluates predicates, it also loads into world what those read.
-func New(hub *watches.Hub, registry *placement.Registry, data Store, world *predicates.NodeCache, inventories *replication.Inventories) *Controller {
+func New(hub *watches.Hub, registry *placement.Registry, data Store, world *predicates.NodeCache,
+	inventories *replication.Inventories) *Controller {
 	c := &Controller{registry: registry, wake: notify.NewSignal()}
 	c.data = newFeed(hub, data, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.Fields })
 	c.data.watches.Prepare = inventories.Prepare
-	c.predicates = newFeed(hub, predicateData{world}, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.PredicateReads })
+	c.predicates = newFeed(hub, predicateData{world}, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet {
+		return b.PredicateReads
+	})
 	registry.Subscribe(func(placement.PolicyChange) { c.wake.Notify() })
 	registry.SubscribeReleased(c.wake.Notify)
 	return c

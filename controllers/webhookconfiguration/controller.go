@@ -257,7 +257,8 @@ func UsedTokens(ctx context.Context, c client.Reader) ([]string, error) {
 	all, err := clientConfigs(ctx, c)
 	var out []string
 	for _, w := range all {
-		if token, ok := webhookauth.TokenIn(w, PathFail, PathIgnore, PathQuotaFail, PathQuotaIgnore, PathPolicies, PathQuotaSpecs, PathApprovals); ok {
+		if token, ok := webhookauth.TokenIn(w, PathFail, PathIgnore, PathQuotaFail, PathQuotaIgnore, PathPolicies,
+			PathQuotaSpecs, PathApprovals); ok {
 			out = append(out, token)
 		}
 	}
@@ -346,7 +347,8 @@ func (c *Controller) applyValidating(ctx context.Context, name string, owners []
 // applyConfiguration creates or updates a configuration to be want, or deletes it if want has no webhooks. webhooks is their number. It
 // reads the existing configuration into have, after which equal reports whether have and want have equal webhooks. It writes nothing if the
 // webhooks and the owner references are equal, whatever the labels are.
-func (c *Controller) applyConfiguration(ctx context.Context, owners []metav1.OwnerReference, have, want client.Object, webhooks int, equal func() bool) error {
+func (c *Controller) applyConfiguration(ctx context.Context, owners []metav1.OwnerReference, have, want client.Object, webhooks int,
+	equal func() bool) error {
 	name := want.GetName()
 	log := ctrllog.FromContext(ctx).WithValues("configuration", name)
 	err := c.client.Get(ctx, client.ObjectKey{Name: name}, have)
@@ -418,7 +420,8 @@ func policyWebhooks(policies []*placement.Policy) []match.PolicyWebhook {
 
 // write writes the configuration of the webhooks for workloads, one for each of the groups. approved reports whether a policy needs
 // approvals of plans; then it adds the webhook that records who approves them.
-func (c *Controller) write(ctx context.Context, owners []metav1.OwnerReference, groups []match.SharedWebhook, approved bool, to access) error {
+func (c *Controller) write(ctx context.Context, owners []metav1.OwnerReference, groups []match.SharedWebhook,
+	approved bool, to access) error {
 	have := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	want := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: WorkloadsName}}
 	for _, g := range groups {

@@ -61,8 +61,8 @@ func (o Owners) mayCreate(configuration string, owners []metav1.OwnerReference) 
 	case len(owners) > 0 || len(o.Labels) == 0 && o.Name == "":
 		return nil
 	case len(o.Labels) > 0:
-		return fmt.Errorf("not creating webhook configuration %s: %w (labels %s); if Berth is still installed, check --owner-cluster-service-version",
-			configuration, errNoOwner, metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: o.Labels}))
+		return fmt.Errorf("not creating webhook configuration %s: %w (labels %s); if Berth is still installed, check "+
+			"--owner-cluster-service-version", configuration, errNoOwner, metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: o.Labels}))
 	default:
 		return fmt.Errorf("not creating webhook configuration %s: %w (ClusterRole %s); if Berth is still installed, create the ClusterRole or "+
 			"check --owner-cluster-role",
@@ -90,8 +90,8 @@ func (o Owners) read(ctx context.Context, live client.Reader) ([]metav1.OwnerRef
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("ClusterRoleList"))
 		if err := live.List(ctx, list, client.MatchingLabels(o.Labels)); err != nil && !apierrors.IsForbidden(err) {
-			return nil, fmt.Errorf("listing the ClusterRoles that own the webhook configurations, without which Berth updates existing configurations, "+
-				"but creates none: %w", err)
+			return nil, fmt.Errorf("listing the ClusterRoles that own the webhook configurations, without which Berth updates existing "+
+				"configurations, but creates none: %w", err)
 		}
 		roles = list.Items
 	}
@@ -101,11 +101,11 @@ func (o Owners) read(ctx context.Context, live client.Reader) ([]metav1.OwnerRef
 		err := live.Get(ctx, client.ObjectKey{Name: o.Name}, &role)
 		switch {
 		case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
-			ctrllog.FromContext(ctx).V(1).Info("The ClusterRole that owns the webhook configurations is missing, or can't be read; Berth updates existing "+
-				"configurations, but creates none", "clusterRole", o.Name, "reason", err.Error())
+			ctrllog.FromContext(ctx).V(1).Info("The ClusterRole that owns the webhook configurations is missing, or can't be read; Berth updates "+
+				"existing configurations, but creates none", "clusterRole", o.Name, "reason", err.Error())
 		case err != nil:
-			return nil, fmt.Errorf("reading the ClusterRole that owns the webhook configurations, without which Berth updates existing configurations, "+
-				"but creates none: %w", err)
+			return nil, fmt.Errorf("reading the ClusterRole that owns the webhook configurations, without which Berth updates existing "+
+				"configurations, but creates none: %w", err)
 		default:
 			roles = append(roles, role)
 		}
@@ -113,7 +113,8 @@ func (o Owners) read(ctx context.Context, live client.Reader) ([]metav1.OwnerRef
 	var out []metav1.OwnerReference
 	for _, role := range roles {
 		if role.DeletionTimestamp.IsZero() {
-			out = append(out, metav1.OwnerReference{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: clusterRole.Kind, Name: role.Name, UID: role.UID})
+			out = append(out, metav1.OwnerReference{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: clusterRole.Kind,
+				Name: role.Name, UID: role.UID})
 		}
 	}
 	slices.SortFunc(out, func(a, b metav1.OwnerReference) int { return strings.Compare(a.Name, b.Name) })
@@ -188,8 +189,8 @@ func (a *Adopter) Start(ctx context.Context) error {
 		found, err := a.adopt(ctx)
 		switch {
 		case err != nil:
-			log.Error(err, "Making the ClusterRoles of this version owners of the webhook configurations failed; this replica is not Ready until it "+
-				"succeeds; trying again each second")
+			log.Error(err, "Making the ClusterRoles of this version owners of the webhook configurations failed; this replica is not Ready "+
+				"until it succeeds; trying again each second")
 			return false, nil
 		case !found && tries < ownerTries:
 			return false, nil

@@ -120,5 +120,6 @@ func (c *Controller) writeQuotas(ctx context.Context, owners []metav1.OwnerRefer
 
 // quotaSpecs returns the webhook that checks quotas and LimitedResources themselves when they are created or updated.
 func (c *Controller) quotaSpecs(to access) admissionregistrationv1.ValidatingWebhook {
-	return c.validatingOwn("quotaspecs", PathQuotaSpecs, to, admissionregistrationv1.AllScopes, "scopedquotas", "clusterscopedquotas", "limitedresources")
+	return c.validatingOwn("quotaspecs", PathQuotaSpecs, to, admissionregistrationv1.AllScopes, "scopedquotas",
+		"clusterscopedquotas", "limitedresources")
 }

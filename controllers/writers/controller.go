@@ -85,7 +85,9 @@ func New(c client.Client, live client.Reader) *Controller {
 
 // SetupWithManager adds the controller to a manager.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{request} })
+	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{request}
+	})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("writers").
 		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, enqueue).
@@ -142,8 +144,8 @@ func (c *Controller) owners(ctx context.Context) ([]metav1.OwnerReference, error
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading CustomResourceDefinition %s, an owner of ValidatingAdmissionPolicy %s, which restricts who writes policies and quotas: %w",
-				name, Name, err)
+			return nil, fmt.Errorf("reading CustomResourceDefinition %s, an owner of ValidatingAdmissionPolicy %s, which restricts who writes "+
+				"policies and quotas: %w", name, Name, err)
 		}
 		out = append(out, metav1.OwnerReference{APIVersion: crd.APIVersion, Kind: crd.Kind, Name: crd.Name, UID: crd.UID})
 	}
@@ -159,9 +161,10 @@ func (c *Controller) applyPolicy(ctx context.Context, meta metav1.ObjectMeta) er
 
 // applyBinding writes the binding of the ValidatingAdmissionPolicy if it differs.
 func (c *Controller) applyBinding(ctx context.Context, meta metav1.ObjectMeta) error {
-	want := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-		PolicyName: Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-	}}
+	want := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta,
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		}}
 	have := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 	return c.apply(ctx, want, have, func() bool { return equality.Semantic.DeepEqual(have.Spec, want.Spec) })
 }
@@ -171,13 +174,15 @@ func (c *Controller) applyBinding(ctx context.Context, meta metav1.ObjectMeta) e
 func (c *Controller) apply(ctx context.Context, want, have client.Object, same func() bool) error {
 	err := c.client.Get(ctx, client.ObjectKeyFromObject(want), have)
 	if apierrors.IsNotFound(err) {
-		ctrllog.FromContext(ctx).Info("Creating the admission policy that restricts who writes policies and quotas", "type", fmt.Sprintf("%T", want))
+		ctrllog.FromContext(ctx).Info("Creating the admission policy that restricts who writes policies and quotas", "type",
+			fmt.Sprintf("%T", want))
 		return c.client.Create(ctx, want)
 	}
 	if err != nil || same() && equality.Semantic.DeepEqual(have.GetOwnerReferences(), want.GetOwnerReferences()) {
 		return err
 	}
-	ctrllog.FromContext(ctx).Info("Updating the admission policy that restricts who writes policies and quotas", "type", fmt.Sprintf("%T", want))
+	ctrllog.FromContext(ctx).Info("Updating the admission policy that restricts who writes policies and quotas", "type",
+		fmt.Sprintf("%T", want))
 	want.SetResourceVersion(have.GetResourceVersion())
 	return c.client.Update(ctx, want)
 }
@@ -185,7 +190,8 @@ func (c *Controller) apply(ctx context.Context, want, have client.Object, same f
 // metadataIsKept is a CEL expression that is true of an update of a PlacementPolicy if its labels, owner references, and finalizers stay as
 // they are, and so do its annotations except those that approve plans and stages. It does not compare the spec.
 var metadataIsKept = func() string {
-	approval := fmt.Sprintf("['%s', '%s', '%s']", placementv1.ApproveAnnotation, placementv1.ApproveStageAnnotation, placementv1.ApprovedByAnnotation)
+	approval := fmt.Sprintf("['%s', '%s', '%s']", placementv1.ApproveAnnotation, placementv1.ApproveStageAnnotation,
+		placementv1.ApprovedByAnnotation)
 	const before, now = "oldObject.metadata.?annotations.orValue({})", "object.metadata.?annotations.orValue({})"
 	parts := []string{fmt.Sprintf("%[1]s.all(k, k in %[3]s || k in %[2]s && %[1]s[k] == %[2]s[k]) && %[2]s.all(k, k in %[3]s || k in %[1]s)",
 		before, now, approval)}
@@ -205,11 +211,13 @@ const (
 	// mayWriteClusterScoped checks that the user has the permission to update the virtual subresource spec of a cluster-scoped
 	// kind, for example placementpolicies/spec. Nothing serves it, so it grants nothing else. Roles on the kind do not contain
 	// it, not even with all verbs.
-	mayWriteClusterScoped = "authorizer.group(request.resource.group).resource(request.resource.resource).subresource('spec').check('update').allowed()"
+	mayWriteClusterScoped = "authorizer.group(request.resource.group).resource(request.resource.resource)" +
+		".subresource('spec').check('update').allowed()"
 	// mayApprove checks that the user has the permission to update the virtual subresource approval of PlacementPolicies. approves is true of
 	// an update of one that does not change its spec.
-	mayApprove = "authorizer.group(request.resource.group).resource(request.resource.resource).subresource('approval').check('update').allowed()"
-	approves   = "request.resource.resource == 'placementpolicies' && request.operation == 'UPDATE' && object.spec == oldObject.spec"
+	mayApprove = "authorizer.group(request.resource.group).resource(request.resource.resource)" +
+		".subresource('approval').check('update').allowed()"
+	approves = "request.resource.resource == 'placementpolicies' && request.operation == 'UPDATE' && object.spec == oldObject.spec"
 	// mayWriteQuotas checks that the user has the permission for a verb on ResourceQuotas in the request's namespace.
 	mayWriteQuotas = "authorizer.group('').resource('resourcequotas').namespace(request.namespace).check('%s').allowed()"
 	// keepsQuota is true of an update of a ScopedQuota that changes neither its spec nor its owner references, such as the
@@ -235,7 +243,8 @@ func spec() admissionregistrationv1.ValidatingAdmissionPolicySpec {
 			ObjectSelector:    &metav1.LabelSelector{},
 			MatchPolicy:       new(admissionregistrationv1.Equivalent),
 			ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete},
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update,
+					admissionregistrationv1.Delete},
 				Rule: admissionregistrationv1.Rule{
 					APIGroups: []string{placementv1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: guarded,
 					Scope: new(admissionregistrationv1.AllScopes),
@@ -244,8 +253,9 @@ func spec() admissionregistrationv1.ValidatingAdmissionPolicySpec {
 		},
 		Validations: []admissionregistrationv1.Validation{{
 			Expression: isScopedQuota + " || " + mayWriteClusterScoped + " || " + approves + " && " + metadataIsKept + " && " + mayApprove,
-			MessageExpression: "'user ' + request.userInfo.username + ' may not write ' + request.resource.resource + ': this takes the right to update ' + " +
-				"request.resource.resource + '/spec too, which the ClusterRoles of Berth for editors and admins of this kind have; ask an administrator of the cluster'",
+			MessageExpression: "'user ' + request.userInfo.username + ' may not write ' + request.resource.resource + ': this takes the right to " +
+				"update ' + request.resource.resource + '/spec too, which the ClusterRoles of Berth for editors and admins of this kind have; ask an " +
+				"administrator of the cluster'",
 			Reason: new(metav1.StatusReasonForbidden),
 		}, {
 			Expression: "!(" + isScopedQuota + ") || " + keepsQuota + " || " + fmt.Sprintf(mayWriteQuotas, "update") +

@@ -137,15 +137,16 @@ func (in *input) add(o object) error {
 
 // complete returns an error if an object is missing or cannot be part of a bundle.
 func (in *input) complete() error {
-	for what, o := range map[string]object{"ClusterServiceVersion": in.csv, "scorecard Configuration": in.scorecard, "Namespace": in.namespace} {
+	for what, o := range map[string]object{"ClusterServiceVersion": in.csv, "scorecard Configuration": in.scorecard,
+		"Namespace": in.namespace} {
 		if o == nil {
 			return fmt.Errorf("there is no %s", what)
 		}
 	}
 	for _, sample := range in.samples {
 		if !slices.ContainsFunc(in.crds, func(crd object) bool { return defines(crd, sample.GroupVersionKind()) }) {
-			return fmt.Errorf("%s %s: OLM installs no such kind from a bundle, and no CustomResourceDefinition of it defines the kind: add it, or leave the sample out",
-				sample.GetKind(), sample.GetName())
+			return fmt.Errorf("%s %s: OLM installs no such kind from a bundle, and no CustomResourceDefinition of it defines the kind: add it, or "+
+				"leave the sample out", sample.GetKind(), sample.GetName())
 		}
 	}
 	for _, account := range in.accounts {

@@ -100,7 +100,8 @@ func (r release) validate() error {
 		return fmt.Errorf("-image %q: must be of one release, by tag or digest", r.image)
 	}
 	for _, platform := range r.platforms {
-		if system, architecture, found := strings.Cut(platform, "/"); !found || system == "" || architecture == "" || strings.Contains(architecture, "/") {
+		if system, architecture, found := strings.Cut(platform, "/"); !found || system == "" || architecture == "" ||
+			strings.Contains(architecture, "/") {
 			return fmt.Errorf("-platforms: %q must be an operating system and an architecture, as in linux/amd64", platform)
 		}
 	}

@@ -170,7 +170,8 @@ func (w *writer) ofText(t reflect.Type) string {
 	for i, value := range values {
 		quoted[i] = fmt.Sprintf("%q", value)
 	}
-	w.declared[name] = fmt.Sprintf("export const %s = [%s] as const;\nexport type %s = (typeof %[1]s)[number];\n", plural(name), strings.Join(quoted, ", "), name)
+	w.declared[name] = fmt.Sprintf("export const %s = [%s] as const;\nexport type %s = (typeof %[1]s)[number];\n", plural(name),
+		strings.Join(quoted, ", "), name)
 	return name
 }
 

@@ -72,7 +72,8 @@ func chooseCluster(ctx context.Context, root, dir string, t terminal, descriptio
 		// KUBECONFIG may name a control plane of make demo or make dev-up, whose directories are in the repository. Do
 		// not warn about those.
 		if ignored := os.Getenv("KUBECONFIG"); ignored != "" && filepath.Dir(filepath.Dir(ignored)) != root {
-			fmt.Fprintf(t.out, "KUBECONFIG=%s is not used: a local control plane is started. To use a cluster, set %s.\n", ignored, kubeconfigVariable)
+			fmt.Fprintf(t.out, "KUBECONFIG=%s is not used: a local control plane is started. To use a cluster, set %s.\n",
+				ignored, kubeconfigVariable)
 		}
 		return nil, nil
 	}
@@ -93,8 +94,8 @@ func chooseCluster(ctx context.Context, root, dir string, t terminal, descriptio
 	case !t.interactive:
 		return nil, fmt.Errorf("there is no terminal to ask whether %s may be used: set %s=1 to use it", name, consentVariable)
 	default:
-		answer, err := t.ask(ctx, description+"\nThe operator runs on this machine with the rights of that kubeconfig, and may read and patch every type.\n"+
-			"Use no cluster that matters. Continue? [y/N] ")
+		answer, err := t.ask(ctx, description+"\nThe operator runs on this machine with the rights of that kubeconfig, and may read and patch "+
+			"every type.\nUse no cluster that matters. Continue? [y/N] ")
 		if err != nil {
 			return nil, err
 		}
@@ -154,7 +155,8 @@ func checkInstallable(ctx context.Context, k *kubectl, name string, makes []stri
 	}
 	if len(found) > 0 {
 		return fmt.Errorf("%s has %s already, which would be overwritten, and removed at the end: use another cluster. "+
-			"If an earlier run that was killed left them, remove them, in the directory %s:\n%s", name, strings.Join(found, ", "), k.dir, removal(makes))
+			"If an earlier run that was killed left them, remove them, in the directory %s:\n%s", name,
+			strings.Join(found, ", "), k.dir, removal(makes))
 	}
 	return nil
 }

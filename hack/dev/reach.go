@@ -96,9 +96,9 @@ func checkReachable(ctx context.Context, k kubectl, dir string, at endpoint) (er
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return fmt.Errorf("the API server does not reach this machine at %s, where it would call the operator's webhooks; nothing was installed: %w\n"+
-			"set %s to an address of this machine that the API server reaches. For a cluster in containers that is the gateway of their network",
-			at.webhookURL(), err, hostVariable)
+		return fmt.Errorf("the API server does not reach this machine at %s, where it would call the operator's webhooks; nothing was "+
+			"installed: %w\nset %s to an address of this machine that the API server reaches. For a cluster in containers that is the gateway of "+
+			"their network", at.webhookURL(), err, hostVariable)
 	}
 	return nil
 }
@@ -146,7 +146,8 @@ func probeConfiguration(name string, at endpoint, authority []byte) *admissionre
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingWebhookConfiguration"},
 		// Use the labels of Berth's own configurations, so that removing those also removes this one after a kill.
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth"}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app.kubernetes.io/name": "berth",
+			"app.kubernetes.io/managed-by": "berth"}},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name:         probeName,
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: authority},

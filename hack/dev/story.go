@@ -88,19 +88,20 @@ func story(missing []string) []act {
 		[]string{"get", profiles, "-n", fleetNamespace, "-o",
 			`custom-columns=NAME:.metadata.name,JURISDICTION:.metadata.labels.demo\.berth\.dev/jurisdiction,` +
 				`PCI:.status.properties[0].value,HEALTHY:.status.conditions[0].status`})
-	return slices.Concat(policyStory(inventory), placementStory(), changeStory(), deliveryStory(define(missing, karmadaFile)), quotaStory(), []act{{
-		title: "Without a policy the API server is open again",
-		why:   `When the last policy is deleted, the webhook goes too, and what was denied before is admitted.`,
-		play: func(ctx context.Context, s *stage) error {
-			if err := s.succeeds(ctx, nil, "delete", policy); err != nil {
-				return err
-			}
-			if err := s.becomes(ctx, noWebhook, "get", webhooks); err != nil {
-				return err
-			}
-			return s.succeeds(ctx, []string{"deployment.apps/" + usWorkload + " created"}, "apply", "-f", usFile)
-		},
-	}})
+	return slices.Concat(policyStory(inventory), placementStory(), changeStory(), deliveryStory(define(missing, karmadaFile)), quotaStory(),
+		[]act{{
+			title: "Without a policy the API server is open again",
+			why:   `When the last policy is deleted, the webhook goes too, and what was denied before is admitted.`,
+			play: func(ctx context.Context, s *stage) error {
+				if err := s.succeeds(ctx, nil, "delete", policy); err != nil {
+					return err
+				}
+				if err := s.becomes(ctx, noWebhook, "get", webhooks); err != nil {
+					return err
+				}
+				return s.succeeds(ctx, []string{"deployment.apps/" + usWorkload + " created"}, "apply", "-f", usFile)
+			},
+		}})
 }
 
 // awaitNames has `kubectl wait` wait until the names of a CustomResourceDefinition are accepted. Its conditions are null before that, for
@@ -274,7 +275,8 @@ func setLevel(level string) []string {
 	if level != "" {
 		properties = fmt.Sprintf(`[{"name":%q,"value":%q}]`, levelProperty, level)
 	}
-	return []string{"patch", profiles, eu2, "-n", fleetNamespace, "--subresource=status", "--type=merge", "-p", `{"status":{"properties":` + properties + `}}`}
+	return []string{"patch", profiles, eu2, "-n", fleetNamespace, "--subresource=status", "--type=merge", "-p",
+		`{"status":{"properties":` + properties + `}}`}
 }
 
 // deliveryStory returns the step that delivers placements. definitions are the kubectl commands that install Karmada's

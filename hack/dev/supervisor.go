@@ -104,7 +104,8 @@ func (s supervisor) up(ctx context.Context) error {
 	}
 	defer lock.Close()
 	if state, err := s.readState(); err == nil && state.OwnCluster {
-		return fmt.Errorf("an earlier make dev-up was killed before it removed Berth from the cluster of %s: run make dev-down first", state.Kubeconfig)
+		return fmt.Errorf("an earlier make dev-up was killed before it removed Berth from the cluster of %s: run make dev-down first",
+			state.Kubeconfig)
 	}
 	if err := s.clean(); err != nil {
 		return err
@@ -144,7 +145,8 @@ func (s supervisor) up(ctx context.Context) error {
 	}
 	err = child.Wait()
 	if failure == "" {
-		failure = fmt.Sprintf("the supervisor ended (%v)\n--- the end of %s:\n%s", err, s.path("supervisor.log"), process.Tail(s.path("supervisor.log")))
+		failure = fmt.Sprintf("the supervisor ended (%v)\n--- the end of %s:\n%s", err, s.path("supervisor.log"),
+			process.Tail(s.path("supervisor.log")))
 	}
 	return fmt.Errorf("starting the development cluster: %s", failure)
 }
@@ -428,8 +430,8 @@ func (s supervisor) explain(st state) {
 	if !st.OwnCluster {
 		logs += ", " + s.path("logs")
 	}
-	fmt.Printf("\nBerth is ready.\n\n  export KUBECONFIG=%s\n  %s get placementpolicies.placement.berth.dev\n\nLogs: %s\nStop: make dev-down\n",
-		st.Kubeconfig, command, logs)
+	fmt.Printf("\nBerth is ready.\n\n  export KUBECONFIG=%s\n  %s get placementpolicies.placement.berth.dev\n\nLogs: %s\nStop: make "+
+		"dev-down\n", st.Kubeconfig, command, logs)
 }
 
 // errLocked is the error of lock if another process holds the lock.

@@ -240,7 +240,8 @@ func archive(dir, file string, date time.Time) error {
 		if err != nil {
 			return err
 		}
-		if err := w.WriteHeader(&tar.Header{Name: filepath.ToSlash(name), Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(content)), ModTime: date}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: filepath.ToSlash(name), Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(content)),
+			ModTime: date}); err != nil {
 			return err
 		}
 		_, err = w.Write(content)

@@ -182,7 +182,8 @@ func checkColumns(file string, comments []byte) []finding {
 		columns := utf8.RuneCount(bytes.TrimRight(text, "\n"))
 		comment := bytes.TrimLeft(text, "\t ")
 		if columns > maxColumns && bytes.HasPrefix(comment, []byte("//")) && !bytes.HasPrefix(comment, []byte("// +")) {
-			out = append(out, finding{file: file, line: line, phrase: fmt.Sprintf("%d columns", columns), instead: fmt.Sprintf("at most %d columns", maxColumns)})
+			out = append(out, finding{file: file, line: line, phrase: fmt.Sprintf("%d columns", columns),
+				instead: fmt.Sprintf("at most %d columns", maxColumns)})
 		}
 	}
 	return out

@@ -31,7 +31,8 @@ const maxExpression = 200
 // longExpressions are the beginnings of the expressions that may be longer, with the reason: what must hold while Berth is down, because a
 // program that reads the object relies on it.
 var longExpressions = map[string]string{
-	"self.all(k, type(self[k]) == int ? self[k] >= 0": "a quantity without these bounds takes forever to read, in each program that reads a quota",
+	"self.all(k, type(self[k]) == int ? self[k] >= 0": "a quantity without these bounds takes forever to read, in each program that " +
+		"reads a quota",
 	"self.all(k, (!(k in ['pods', 'resourcequotas', ": "a quota of half an object would be rounded differently by those who read it",
 }
 

@@ -125,5 +125,6 @@ func (v vocabulary) knows(name string) bool {
 
 // hasWord reports whether the vocabulary has a word, or the word of which it is the plural.
 func (v vocabulary) hasWord(w string) bool {
-	return v.words[w] || v.words[strings.TrimSuffix(w, "s")] || v.words[strings.TrimSuffix(w, "es")] || v.words[strings.TrimSuffix(w, "ies")+"y"]
+	return v.words[w] || v.words[strings.TrimSuffix(w, "s")] || v.words[strings.TrimSuffix(w, "es")] ||
+		v.words[strings.TrimSuffix(w, "ies")+"y"]
 }

@@ -62,7 +62,8 @@ var library = []libraryMetric{
 	{"controller_runtime_reconcile_errors_total", "controller", "Passes that failed and are tried again."},
 	{"workqueue_depth", "name, controller, priority", "What waits for a controller; name=\"remediation\" are existing objects."},
 	{"workqueue_longest_running_processor_seconds", "name, controller", "The age of the oldest pass under way: one that hangs."},
-	{"rest_client_requests_total", "code, method, host", "Calls to the API server; 429 is its priority and fairness, 403 a missing permission."},
+	{"rest_client_requests_total", "code, method, host", "Calls to the API server; 429 is its priority and fairness, 403 a missing " +
+		"permission."},
 	{"leader_election_master_status", "name", "1 on the leader, else 0; name is berth.placement.berth.dev."},
 }
 
@@ -73,8 +74,8 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{"labels": l
 
 <!-- Written by make generate from internal/metrics; do not edit. -->
 
-At ` + "`/metrics` of `--metrics-bind-address`" + `. Add up what each replica counts, and take the maximum of what only the leader reports. The
-series of a policy or quota end with it. ` + "`config/prometheus` has the alerts, and `config/grafana`" + ` the dashboards.
+At ` + "`/metrics` of `--metrics-bind-address`" + `. Add up what each replica counts, and take the maximum of what only the leader
+reports. The series of a policy or quota end with it. ` + "`config/prometheus` has the alerts, and `config/grafana`" + ` the dashboards.
 
 {{- range .Own}}
 

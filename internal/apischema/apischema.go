@@ -125,5 +125,6 @@ func Explain(kind string, object map[string]any, err error) error {
 // hidesRules reports whether an error is of a type after which the API server does not evaluate the schema's CEL rules: a required field is
 // missing, a value has a wrong type or is too long, or there are too many values. Other types, such as an unsupported value, do not count.
 func hidesRules(err *field.Error) bool {
-	return slices.Contains([]field.ErrorType{field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid}, err.Type)
+	return slices.Contains([]field.ErrorType{field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany,
+		field.ErrorTypeTypeInvalid}, err.Type)
 }

@@ -130,7 +130,8 @@ func hashOf[T ~string](text T) uint64 { return maphash.String(seed, string(text)
 // Patched records a patch of an object: the object before it (obj), the resource version that it led to, the changes that it made, and a
 // hash of the data on which these were decided, or 0 if data was missing. It reports whether there were at least maxPatches within
 // patchWindow.
-func (a *Attempts[K]) Patched(now time.Time, key K, obj *unstructured.Unstructured, version string, changes []placement.Change, data uint64) bool {
+func (a *Attempts[K]) Patched(now time.Time, key K, obj *unstructured.Unstructured, version string,
+	changes []placement.Change, data uint64) bool {
 	if now.Sub(a.swept) >= patchWindow {
 		a.swept = now
 		maps.DeleteFunc(a.histories, func(_ K, h *history) bool { return now.Sub(h.last.at) > roundWindow+patchWindow })
@@ -180,7 +181,8 @@ func (a *Attempts[K]) ForgetPatches(forgotten func(K) bool) {
 //   - Another change is required although nothing has changed.
 //
 // If only other changes are required, and because of other data, Judge forgets the patches that did not last.
-func (a *Attempts[K]) Judge(now time.Time, key K, obj *unstructured.Unstructured, required, automatic []placement.Change, data uint64) (out Judgment) {
+func (a *Attempts[K]) Judge(now time.Time, key K, obj *unstructured.Unstructured, required, automatic []placement.Change,
+	data uint64) (out Judgment) {
 	h := a.histories[key]
 	if h == nil {
 		return out
@@ -202,7 +204,10 @@ func (a *Attempts[K]) Judge(now time.Time, key K, obj *unstructured.Unstructured
 	for _, c := range required {
 		n := 0
 		for _, r := range h.rounds {
-			if slices.ContainsFunc(moveset.Decode(r.changes.Value()), func(of placement.Change) bool { return of.Field == c.Field && of.Key == c.Key }) {
+			if slices.ContainsFunc(moveset.Decode(r.changes.Value()), func(of placement.Change) bool {
+				return of.Field == c.Field &&
+					of.Key == c.Key
+			}) {
 				n, out.Stability = n+1, r.stability
 			}
 		}

@@ -106,7 +106,8 @@ type Expectation struct {
 	Matched     *[]string          `json:"matched,omitempty"`
 	Annotations map[string]*string `json:"annotations,omitempty"` // values of some of the placed object; nil if it must lack the key
 	Labels      map[string]*string `json:"labels,omitempty"`      // values of some of the placed object; nil if it must lack the key
-	Clusters    *[]string          `json:"clusters,omitempty"`    // all clusters that the placed object lists, in the same order; empty for none
+	// Clusters are all clusters that the placed object lists, in the same order; empty for none.
+	Clusters *[]string `json:"clusters,omitempty"`
 	// PodSpec has values of some fields of the placed object's pod spec, by name; null if it must lack the field.
 	PodSpec map[string]any `json:"podSpec,omitempty"`
 	// Denied has, for each message with which enforced policies deny the object, a part of that message, in their order. An empty list means
@@ -253,8 +254,8 @@ func (f *File) validate(unknown []error) error {
 			return fmt.Errorf("case %q: then.expect is required, with the result for the object", c.Name)
 		}
 		if unused, err := c.unused(); err != nil || unused != "" {
-			return cmp.Or(err, fmt.Errorf("case %q: matrix.%s has no effect: nothing but the name of the case has $(%s); use it in a field, or remove it",
-				c.Name, unused, unused))
+			return cmp.Or(err, fmt.Errorf("case %q: matrix.%s has no effect: nothing but the name of the case has $(%s); use it in a field, or "+
+				"remove it", c.Name, unused, unused))
 		}
 		names[c.Name] = true
 	}

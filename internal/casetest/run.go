@@ -127,7 +127,8 @@ func (r *runner) simulate(ctx context.Context, with, without []Object) (*simulat
 	objects := slices.Concat(r.objects, contents(with))
 	for _, deleted := range contents(without) {
 		same := func(obj *unstructured.Unstructured) bool {
-			return obj.GroupVersionKind() == deleted.GroupVersionKind() && obj.GetNamespace() == deleted.GetNamespace() && obj.GetName() == deleted.GetName()
+			return obj.GroupVersionKind() == deleted.GroupVersionKind() && obj.GetNamespace() == deleted.GetNamespace() &&
+				obj.GetName() == deleted.GetName()
 		}
 		if !slices.ContainsFunc(objects, same) {
 			return nil, fmt.Errorf("then.delete: there is no %s", simulation.Describe(deleted))
@@ -175,7 +176,8 @@ func (r *runner) run(ctx context.Context, c Case) ([]string, error) {
 }
 
 // decide decides an object, and returns the outcome, and how it differs from what is expected.
-func (r *runner) decide(ctx context.Context, s *simulation.Simulation, o simulation.Object, e Expectation) (*placement.Outcome, []string, error) {
+func (r *runner) decide(ctx context.Context, s *simulation.Simulation, o simulation.Object,
+	e Expectation) (*placement.Outcome, []string, error) {
 	outcome, err := s.Decide(ctx, o)
 	if err != nil {
 		return nil, nil, err
@@ -222,8 +224,8 @@ func (e Expectation) compare(o simulation.Object, outcome *placement.Outcome) []
 		}
 	}
 	if len(outcome.Verdicts) == 0 && e.Matched == nil {
-		out = append(out, "no policy matches the object, so that nothing is tested: correct the object, its namespace in the world, or the policies, or "+
-			"expect matched: []")
+		out = append(out, "no policy matches the object, so that nothing is tested: correct the object, its namespace in the world, or the "+
+			"policies, or expect matched: []")
 	}
 	if e.Matched != nil {
 		add("matched", cmp.Diff(nonNil(*e.Matched), nonNil(matched)))
@@ -354,7 +356,8 @@ func NewCoverage() *Coverage { return &Coverage{byPolicy: map[string]*policyCove
 // add evaluates the policies that match an object once more, and adds the lines that the evaluations reach. It skips policies that the
 // embedded engine does not evaluate, and those that can't decide the object. It is an error if the requested state of an existing object
 // can't be read. The report has the suffix after the policies' names.
-func (c *Coverage) add(ctx context.Context, s *simulation.Simulation, o simulation.Object, outcome *placement.Outcome, suffix string) error {
+func (c *Coverage) add(ctx context.Context, s *simulation.Simulation, o simulation.Object,
+	outcome *placement.Outcome, suffix string) error {
 	input := o.Content
 	if o.Exists {
 		var err error

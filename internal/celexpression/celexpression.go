@@ -212,7 +212,8 @@ func selected(e, operand ast.NavigableExpr, path []string) (name string, part, o
 		case slices.Contains(selectors, function) && args[0].ID() == operand.ID():
 			name, ok = literal(args[1])
 			return name, true, ok
-		case function == operators.In && args[1].ID() == operand.ID() && slices.ContainsFunc(mapFields, func(m []string) bool { return slices.Equal(m, path) }):
+		case function == operators.In && args[1].ID() == operand.ID() && slices.ContainsFunc(mapFields,
+			func(m []string) bool { return slices.Equal(m, path) }):
 			name, ok = literal(args[0])
 			return name, false, ok
 		}

@@ -84,7 +84,8 @@ func (m *mistakes) visit(e ast.Expr) {
 	case operators.Equals, operators.NotEquals, operators.In:
 		m.wildcards(args[0], args[1])
 	case operators.LogicalOr:
-		m.exclusive(e, function, operators.NotEquals, "is always true: each value differs from at least one of the two. To exclude both, join the comparisons by &&")
+		m.exclusive(e, function, operators.NotEquals, "is always true: each value differs from at least one of the two. To exclude both, join "+
+			"the comparisons by &&")
 	case operators.LogicalAnd:
 		m.exclusive(e, function, operators.Equals, "is always false: no value equals both. To allow either, join the comparisons by ||")
 	case "startsWith", "endsWith":

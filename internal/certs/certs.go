@@ -62,7 +62,8 @@ func LoadKeyring(ctx context.Context, c client.Client, namespace string) (*place
 			return nil, fmt.Errorf("reading Secret %s/%s: %w", namespace, KeySecretName, err)
 		}
 	} else if err != nil {
-		return nil, fmt.Errorf("creating Secret %s/%s, which Berth tries at each start, even if the Secret exists: %w", namespace, KeySecretName, err)
+		return nil, fmt.Errorf("creating Secret %s/%s, which Berth tries at each start, even if the Secret exists: %w",
+			namespace, KeySecretName, err)
 	}
 	return KeyringOf(secret)
 }
@@ -72,8 +73,8 @@ func LoadKeyring(ctx context.Context, c client.Client, namespace string) (*place
 func KeyringOf(secret *corev1.Secret) (*placement.Keyring, error) {
 	keyring, err := placement.NewKeyring(secret.Data[keyName])
 	if err != nil {
-		return nil, fmt.Errorf("reading key %q of Secret %s/%s: %w; restore the Secret from a backup, or delete it: Berth then creates a new key, "+
-			"and no longer trusts the values that it recorded as requested by developers", keyName, secret.Namespace, secret.Name, err)
+		return nil, fmt.Errorf("reading key %q of Secret %s/%s: %w; restore the Secret from a backup, or delete it: Berth then creates a "+
+			"new key, and no longer trusts the values that it recorded as requested by developers", keyName, secret.Namespace, secret.Name, err)
 	}
 	return keyring, nil
 }

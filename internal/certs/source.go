@@ -173,7 +173,8 @@ func (s *Source) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	}
 	present, err := s.options.Bundles(ctx)
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading the webhook configurations, whose CA bundles decide which certificate this replica serves: %w", err)
+		return reconcile.Result{}, fmt.Errorf("reading the webhook configurations, whose CA bundles decide which certificate this replica "+
+			"serves: %w", err)
 	}
 	return reconcile.Result{RequeueAfter: sooner(next, s.judge(ctx, present))}, nil
 }

@@ -238,8 +238,8 @@ func (c *Cleaner) try(ctx context.Context, t Target) (out *placement.UndoResult,
 		return nil, nil, nil
 	}
 	if out, err = c.undo(ctx, t, obj); err != nil {
-		return nil, nil, fmt.Errorf("nothing of the object is undone: %w; remove the cause, or remove the object's annotation %s to keep it as it is, "+
-			"and run the command again", err, placementv1.RequestedAnnotation)
+		return nil, nil, fmt.Errorf("nothing of the object is undone: %w; remove the cause, or remove the object's annotation %s to keep it "+
+			"as it is, and run the command again", err, placementv1.RequestedAnnotation)
 	}
 	if !out.Trusted && !c.DropUntrusted {
 		return nil, nil, ErrUntrusted
@@ -326,7 +326,8 @@ func (c *Cleaner) mark(ctx context.Context, owner types.UID, record string) ([]T
 			return nil
 		})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return marked, fmt.Errorf("the object is not cleaned up, because its record can't be added to %s, which has copies of its annotations: %w", t, err)
+			return marked, fmt.Errorf("the object is not cleaned up, because its record can't be added to %s, which has copies of its "+
+				"annotations: %w", t, err)
 		}
 	}
 	return marked, nil
@@ -353,7 +354,8 @@ func withRecord(obj *unstructured.Unstructured, record string) *unstructured.Uns
 
 // patch sends a JSON patch with operations, even without any, and returns the patched object. It fails with a Conflict if the object's
 // resource version is not that of before. In a dry run, the API server stores nothing.
-func (c *Cleaner) patch(ctx context.Context, t Target, before *unstructured.Unstructured, ops []jsonpatch.Operation) (*unstructured.Unstructured, error) {
+func (c *Cleaner) patch(ctx context.Context, t Target, before *unstructured.Unstructured,
+	ops []jsonpatch.Operation) (*unstructured.Unstructured, error) {
 	ops = append(ops, jsonpatch.NewOperation("replace", "/metadata/resourceVersion", before.GetResourceVersion()))
 	text, err := json.Marshal(ops)
 	if err != nil {

@@ -43,8 +43,8 @@ type UnknownKindError struct {
 }
 
 func (e *UnknownKindError) Error() string {
-	return fmt.Sprintf("it is not known which field of objects of the kind %s lists clusters: declare its path in the manager's configuration, "+
-		"under placements, and pass that file with --config", e.GroupKind)
+	return fmt.Sprintf("it is not known which field of objects of the kind %s lists clusters: declare its path in the manager's "+
+		"configuration, under placements, and pass that file with --config", e.GroupKind)
 }
 
 // Kind describes where the objects of one kind list clusters. It is immutable.

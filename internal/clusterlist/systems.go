@@ -80,7 +80,8 @@ const (
 // maxNames is the maximum number of clusters in a placement of KubeFleet whose policy has the type PickFixed, and in a PlacementDecision.
 const maxNames = 100
 
-var termsPath = []string{"spec", "policy", "affinity", "clusterAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "clusterSelectorTerms"}
+var termsPath = []string{"spec", "policy", "affinity", "clusterAffinity", "requiredDuringSchedulingIgnoredDuringExecution",
+	"clusterSelectorTerms"}
 
 // kubefleetLayout returns the layout of a ClusterResourcePlacement or ResourcePlacement of placement.kubernetes-fleet.io. A policy of the
 // type PickFixed has a list of names. The other types select clusters by terms, of which a cluster must match one. The type is immutable,

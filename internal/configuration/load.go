@@ -121,7 +121,8 @@ func (c *ManagerConfiguration) validateType() field.ErrorList {
 func (c *ManagerConfiguration) Templates() (*workload.Templates, error) {
 	templates := make([]workload.Template, len(c.PodTemplates))
 	for i, t := range c.PodTemplates {
-		templates[i] = workload.Template{GroupResource: schema.GroupResource{Group: t.Group, Resource: t.Resource}, Kind: t.Kind, Path: fieldsOf(t.Path)}
+		templates[i] = workload.Template{GroupResource: schema.GroupResource{Group: t.Group, Resource: t.Resource}, Kind: t.Kind,
+			Path: fieldsOf(t.Path)}
 	}
 	return workload.NewTemplates(templates...)
 }
@@ -131,7 +132,8 @@ func (c *ManagerConfiguration) Templates() (*workload.Templates, error) {
 func (c *ManagerConfiguration) ClusterLists() (*clusterlist.Kinds, error) {
 	declared := make([]clusterlist.Declaration, len(c.Placements))
 	for i, p := range c.Placements {
-		declared[i] = clusterlist.Declaration{GroupResource: schema.GroupResource{Group: p.Group, Resource: p.Resource}, Kind: p.Kind, Path: fieldsOf(p.Path)}
+		declared[i] = clusterlist.Declaration{GroupResource: schema.GroupResource{Group: p.Group, Resource: p.Resource}, Kind: p.Kind,
+			Path: fieldsOf(p.Path)}
 	}
 	return clusterlist.NewKinds(declared...)
 }

@@ -49,10 +49,11 @@ func Endpoints() []Endpoint { return New(Config{}).endpoints() }
 // Values returns, for each string type in responses that has only a few values, such as fleet.State, all of these.
 func Values() map[reflect.Type][]string {
 	return map[reflect.Type][]string{
-		reflect.TypeFor[fleet.State]():        texts(fleet.States()),
-		reflect.TypeFor[fleet.Change]():       texts([]fleet.Change{fleet.Arriving, fleet.Leaving}),
-		reflect.TypeFor[whatif.Transition]():  texts(whatif.Transitions()),
-		reflect.TypeFor[decisionlog.Action](): texts([]decisionlog.Action{decisionlog.Created, decisionlog.Updated, decisionlog.Patched, decisionlog.Evicted}),
+		reflect.TypeFor[fleet.State]():       texts(fleet.States()),
+		reflect.TypeFor[fleet.Change]():      texts([]fleet.Change{fleet.Arriving, fleet.Leaving}),
+		reflect.TypeFor[whatif.Transition](): texts(whatif.Transitions()),
+		reflect.TypeFor[decisionlog.Action](): texts([]decisionlog.Action{decisionlog.Created, decisionlog.Updated,
+			decisionlog.Patched, decisionlog.Evicted}),
 	}
 }
 
@@ -105,7 +106,8 @@ func post[Request, Response any](name string, serve func(*http.Request, Request)
 		}
 		return serve(r, body)
 	})
-	return Endpoint{Method: http.MethodPost, Name: name, Request: reflect.TypeFor[Request](), Response: reflect.TypeFor[Response](), handler: handler}
+	return Endpoint{Method: http.MethodPost, Name: name, Request: reflect.TypeFor[Request](),
+		Response: reflect.TypeFor[Response](), handler: handler}
 }
 
 // problem is an error with the HTTP status of the response, and its text for the user.

@@ -77,7 +77,8 @@ func (c *Console) fleet(r *http.Request) (*fleetView, error) {
 		return nil, err
 	}
 	table := f.Table(fleet.ByCluster)
-	out := &fleetView{Source: s.Source, ReadAt: s.at, States: f.States(fleet.ByCluster), Places: []place{}, Notes: append([]string{}, f.Notes...)}
+	out := &fleetView{Source: s.Source, ReadAt: s.at, States: f.States(fleet.ByCluster), Places: []place{},
+		Notes: append([]string{}, f.Notes...)}
 	var followed follower
 	if followed, out.Live = s.Cluster.(follower); out.Live {
 		for _, polled := range followed.Polled() {

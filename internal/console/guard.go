@@ -93,7 +93,8 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 		case r.URL.Path == "/" && r.URL.Query().Has(tokenParameter):
 			g.exchange(w, r)
 		case !g.knows(r):
-			http.Error(w, "Open the link that kubectl berth console printed. It works once. If it was used already, run the command again.", http.StatusForbidden)
+			http.Error(w, "Open the link that kubectl berth console printed. It works once. If it was used already, run the command again.",
+				http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -110,7 +111,8 @@ func (g *Guard) sameOrigin(r *http.Request) bool {
 	case "", "same-origin", "none":
 		return true
 	}
-	return r.Method == http.MethodGet && r.URL.Path == "/" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+	return r.Method == http.MethodGet && r.URL.Path == "/" && r.Header.Get("Sec-Fetch-Mode") == "navigate" &&
+		r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
 // readOnly is the error for requests with other methods than GET, HEAD, and POST of JSON.
@@ -140,7 +142,8 @@ func (g *Guard) knows(r *http.Request) bool {
 // the cookie if the link was on another page.
 func (g *Guard) exchange(w http.ResponseWriter, r *http.Request) {
 	if !g.knows(r) && !g.use(r.URL.Query().Get(tokenParameter)) {
-		http.Error(w, "This link was used already, or is not the one that kubectl berth console printed. Run the command again.", http.StatusForbidden)
+		http.Error(w, "This link was used already, or is not the one that kubectl berth console printed. Run the command again.",
+			http.StatusForbidden)
 		return
 	}
 	http.SetCookie(w, &http.Cookie{Name: g.cookieName(), Value: g.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})

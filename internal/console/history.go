@@ -130,7 +130,8 @@ func (c *Console) history(r *http.Request) (*historyView, error) {
 			return nil, err
 		}
 		if dropped > 0 {
-			out.Notes = append(out.Notes, fmt.Sprintf("The log has %d older decisions, which are not shown: kubectl berth history reads all of them.", dropped))
+			out.Notes = append(out.Notes, fmt.Sprintf("The log has %d older decisions, which are not shown: kubectl berth history reads "+
+				"all of them.", dropped))
 		}
 		policy, part := query.Get("policy"), strings.ToLower(query.Get("q"))
 		for _, e := range entries {
@@ -205,7 +206,8 @@ func eventsOf(p *placementv1.PlacementPolicy) []policyEvent {
 		add(m.Since, "move", string(m.Object)+" was moved, and does not run in its new clusters yet")
 	}
 	for _, condition := range p.Status.Conditions {
-		add(condition.LastTransitionTime, "condition", fmt.Sprintf("%s became %s: %s", condition.Type, condition.Status, condition.Reason), condition.Message)
+		add(condition.LastTransitionTime, "condition", fmt.Sprintf("%s became %s: %s", condition.Type, condition.Status, condition.Reason),
+			condition.Message)
 	}
 	return out
 }

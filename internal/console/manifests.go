@@ -107,7 +107,8 @@ func (d *document) objects() ([]*unstructured.Unstructured, *Mistake) {
 	}
 	obj := &unstructured.Unstructured{}
 	if err := obj.UnmarshalJSON(text); err != nil {
-		return nil, &Mistake{Line: d.before + 1, Column: 1, Error: true, fatal: true, Message: "this is not an object of Kubernetes: " + err.Error()}
+		return nil, &Mistake{Line: d.before + 1, Column: 1, Error: true, fatal: true, Message: "this is not an object of Kubernetes: " +
+			err.Error()}
 	}
 	if !obj.IsList() {
 		return []*unstructured.Unstructured{obj}, nil

@@ -125,7 +125,8 @@ var fieldPaths = []struct {
 
 // fields returns those of the fields region, zones, and provider of the normal form that the user can change in an object of an inventory,
 // with the path at which the object has them. It leaves out zones and provider if the cluster lacks them and no policy reads them.
-func (r reads) fields(inventories *replication.Inventories, resource schema.GroupVersionResource, obj *unstructured.Unstructured) []clusterField {
+func (r reads) fields(inventories *replication.Inventories, resource schema.GroupVersionResource,
+	obj *unstructured.Unstructured) []clusterField {
 	out := []clusterField{}
 	document, _ := inventories.Cluster(resource, obj.Object)
 	for _, f := range fieldPaths {
@@ -145,7 +146,8 @@ func (r reads) fields(inventories *replication.Inventories, resource schema.Grou
 }
 
 // determines reports whether the field at a path of an object determines a field of its normal form: whether that changes with it.
-func determines(inventories *replication.Inventories, resource schema.GroupVersionResource, obj *unstructured.Unstructured, path []string, field string) bool {
+func determines(inventories *replication.Inventories, resource schema.GroupVersionResource, obj *unstructured.Unstructured,
+	path []string, field string) bool {
 	const probe = "berth-probe"
 	changed := obj.DeepCopy()
 	var value any = probe

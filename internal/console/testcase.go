@@ -87,7 +87,8 @@ func (c *Console) testCase(r *http.Request, asked changes) (*testCaseView, error
 	if err != nil {
 		return nil, err
 	}
-	w := &testWriter{cluster: simulation.NewCached(changed), options: s.Options, file: casetest.File{APIVersion: casetest.APIVersion, Kind: casetest.Kind}}
+	w := &testWriter{cluster: simulation.NewCached(changed), options: s.Options,
+		file: casetest.File{APIVersion: casetest.APIVersion, Kind: casetest.Kind}}
 	if err := w.addWorld(r.Context(), parsed.Apply); err != nil {
 		return nil, err
 	}
@@ -166,8 +167,8 @@ func (w *testWriter) addWorld(ctx context.Context, applied []*unstructured.Unstr
 			w.file.Objects = append(w.file.Objects, casetest.Object{Content: plainObject(obj).Object})
 		}
 		if len(w.world) > maxCaseObjects {
-			return problem{http.StatusBadRequest, fmt.Sprintf("policies read more than %d objects, which is too much for a test: record the cluster with "+
-				"kubectl berth snapshot, and try the change with kubectl berth whatif --from", maxCaseObjects)}
+			return problem{http.StatusBadRequest, fmt.Sprintf("policies read more than %d objects, which is too much for a test: record the "+
+				"cluster with kubectl berth snapshot, and try the change with kubectl berth whatif --from", maxCaseObjects)}
 		}
 	}
 	static, err := simulation.NewStatic(simulation.KubernetesDiscovery(), w.cluster.Catalog().Inventories(), w.world...)
@@ -240,7 +241,8 @@ func (w *testWriter) addCases(ctx context.Context, objects []whatif.Object) erro
 			return err
 		}
 		w.file.Cases = append(w.file.Cases, casetest.Case{
-			Name:   strings.TrimSpace(fmt.Sprintf("%s %s is %s", o.Kind, strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"), strings.ToLower(string(o.Transition)))),
+			Name: strings.TrimSpace(fmt.Sprintf("%s %s is %s", o.Kind, strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"),
+				strings.ToLower(string(o.Transition)))),
 			Object: casetest.Object{Content: decided.Content.Object}, Exists: decided.Exists, Expect: expected,
 		})
 	}

@@ -74,7 +74,8 @@ func (c *Console) unaffected(r *http.Request, asked changes) (*unaffectedView, e
 				return nil, err
 			}
 			if reason != "" {
-				out.Reasons = append(out.Reasons, fmt.Sprintf("%s reads %s, and excludes %s anyway: %s.", policy, changed.name, changed.cluster, reason))
+				out.Reasons = append(out.Reasons, fmt.Sprintf("%s reads %s, and excludes %s anyway: %s.", policy, changed.name,
+					changed.cluster, reason))
 			}
 		}
 		return out, nil

@@ -201,8 +201,9 @@ type access struct {
 // The errors of requests that are not served.
 var (
 	errRejected = problem{http.StatusUnauthorized, "The API server does not accept the token: it may have expired."}
-	errBusy     = problem{http.StatusServiceUnavailable, "The console has too many users, or gets too many new tokens at once. Try again in some minutes."}
-	errMany     = problem{http.StatusTooManyRequests, "Too many requests with this token are under way. Close other pages of the console."}
+	errBusy     = problem{http.StatusServiceUnavailable, "The console has too many users, or gets too many new tokens at once. Try again in " +
+		"some minutes."}
+	errMany = problem{http.StatusTooManyRequests, "Too many requests with this token are under way. Close other pages of the console."}
 )
 
 // begin returns the user of a request, once the API server has accepted the token, now or within maxTrusted. Without an error, the caller

@@ -83,8 +83,9 @@ func (s *state) values(ctx context.Context) (*valuesView, error) {
 		}
 	}
 	out := &valuesView{
-		Fields: fields.lists(), Labels: labels.lists(), Annotations: annotations.lists(), Properties: properties.lists(), Resources: resources.names(""),
-		Nodes: []string{},
+		Fields: fields.lists(), Labels: labels.lists(), Annotations: annotations.lists(), Properties: properties.lists(),
+		Resources: resources.names(""),
+		Nodes:     []string{},
 	}
 	nodes, objectLabels, objectAnnotations, namespaces := distinct{}, distinct{}, distinct{}, distinct{}
 	simulated, err := s.simulation(ctx)

@@ -84,7 +84,8 @@ func (c *Console) whatif(r *http.Request, asked question) (*whatifView, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &whatifView{Mistakes: []Mistake{}, Flows: []Flow{}, Notes: []string{}, Commands: []string{}, Before: []*string{}, Approvals: []awaitedApproval{}}
+	out := &whatifView{Mistakes: []Mistake{}, Flows: []Flow{}, Notes: []string{}, Commands: []string{}, Before: []*string{},
+		Approvals: []awaitedApproval{}}
 	parsed, err := c.parse(r, s, asked.changes, out)
 	if err != nil {
 		return nil, err
@@ -122,8 +123,8 @@ func (c *Console) parse(r *http.Request, s *state, asked changes, out *whatifVie
 		return parsed, err
 	}
 	if n := len(asked.Set) + len(asked.Delete); n > maxAssignments {
-		return parsed, problem{http.StatusBadRequest, fmt.Sprintf("%d fields and deletions are more than the %d that the console tries: try them with "+
-			"kubectl berth whatif", n, maxAssignments)}
+		return parsed, problem{http.StatusBadRequest, fmt.Sprintf("%d fields and deletions are more than the %d that the console tries: try "+
+			"them with kubectl berth whatif", n, maxAssignments)}
 	}
 	for _, text := range asked.Set {
 		assignment, err := whatif.ParseAssignment(r.Context(), s.cached, text)
@@ -151,7 +152,8 @@ const maxAssignments = 1000
 // terminal may obey or hide such a character.
 func checkPrintable(text string) error {
 	if i := strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
-		return fmt.Errorf("%q has a character that can't be printed, so no change is tried: remove the character, or write the change as a manifest", text)
+		return fmt.Errorf("%q has a character that can't be printed, so no change is tried: remove the character, or write the change as "+
+			"a manifest", text)
 	}
 	return nil
 }

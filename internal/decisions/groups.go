@@ -408,7 +408,8 @@ func (in *policyGroups) stale(revision uint64) bool {
 // the members for which other clusters may be chosen. While data is missing, it passes all objects, and calls evaluate for none.
 //
 // Only one goroutine at a time may call Sweep, after each change of data. If no data that the policy reads has changed, it does nothing.
-func (g *Groups) Sweep(p *placement.Policy, evaluate func(namespace string, input map[string]any) (placement.Decision, error), again func([]remediation.Key)) {
+func (g *Groups) Sweep(p *placement.Policy, evaluate func(namespace string, input map[string]any) (placement.Decision, error),
+	again func([]remediation.Key)) {
 	stale, due := g.stale(p, p.Evaluator.Revision())
 	if len(due) > 0 {
 		again(due)

@@ -177,8 +177,8 @@ type Report struct {
 	Systems []string
 	// Each is the object that sorts first of those that the number of this name counts; nil if there are none.
 	FirstFailed, FirstSurging, FirstRemaining, FirstNoted, FirstUndecided, FirstAbsent *ReportedObject
-	FirstNotRunning                                                                    *ReportedObject // the first object that does not run
-	FirstUnknown                                                                       *ReportedObject // the first object whose reports Berth can't read
+	// FirstNotRunning is the first object that does not run, and FirstUnknown the first one whose reports Berth can't read.
+	FirstNotRunning, FirstUnknown *ReportedObject
 }
 
 // Runs reports whether the number Running can be told: some system reports which objects run, and Berth can read all reports.

@@ -84,7 +84,8 @@ func (s System) handOverContainer(object Object, decision Decision, stays []stri
 	out.Alone = alone.Objects
 	out.Kept = slices.Sorted(slices.Values(slices.Concat(out.Kept, stays)))
 	if out.Run.State == Running {
-		out.Run = Run{State: NotRunning, Message: "the object stays in cluster " + stays[0] + " until the objects that it contains have left that cluster"}
+		out.Run = Run{State: NotRunning, Message: "the object stays in cluster " + stays[0] +
+			" until the objects that it contains have left that cluster"}
 	}
 	return out, nil
 }

@@ -54,7 +54,8 @@ func ControllersOf(o *unstructured.Unstructured) []Controller {
 	replicaSet := schema.GroupKind{Group: appsv1.GroupName, Kind: "ReplicaSet"}
 	hash := o.GetLabels()[appsv1.DefaultDeploymentUniqueLabelKey]
 	if name, ok := strings.CutSuffix(reference.Name, "-"+hash); ok && hash != "" && o.GetKind() == "Pod" && kind.GroupKind() == replicaSet {
-		out = append(out, Controller{Key: Key{schema.GroupKind{Group: appsv1.GroupName, Kind: "Deployment"}, o.GetNamespace(), name}, Version: "v1"})
+		out = append(out, Controller{Key: Key{schema.GroupKind{Group: appsv1.GroupName, Kind: "Deployment"}, o.GetNamespace(), name},
+			Version: "v1"})
 	}
 	return out
 }

@@ -150,7 +150,8 @@ func karmadaTaker(before, after Object) string {
 	}
 	own := deliveredName(after)
 	namespace, name := after.Annotations[karmadaHolderNamespace], after.Annotations[karmadaHolderName]
-	byName := set(after.Annotations, before.Annotations, karmadaHolderNamespace) || set(after.Annotations, before.Annotations, karmadaHolderName) ||
+	byName := set(after.Annotations, before.Annotations, karmadaHolderNamespace) ||
+		set(after.Annotations, before.Annotations, karmadaHolderName) ||
 		set(after.Labels, before.Labels, karmadaHolderID)
 	if byName && (after.Namespace == "" || namespace != after.Namespace || name != own) {
 		if name == "" {

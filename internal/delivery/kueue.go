@@ -181,7 +181,8 @@ func runOfWorkload(workload map[string]any, clusters []string) Run {
 	case is["Finished"] == metav1.ConditionTrue:
 		return Run{}
 	case chosen == "" && len(checksIn("Retry", workload)) > 0:
-		return Run{State: NotRunning, Remains: true, Message: "Kueue has not withdrawn the Workload yet from the clusters that were nominated before"}
+		return Run{State: NotRunning, Remains: true, Message: "Kueue has not withdrawn the Workload yet from the clusters that were " +
+			"nominated before"}
 	case chosen == "" && is["QuotaReserved"] != metav1.ConditionTrue:
 		return missing("Kueue has not reserved quota for the Workload yet")
 	case chosen == "":

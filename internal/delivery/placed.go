@@ -51,7 +51,8 @@ func DecisionOf(o *unstructured.Unstructured) (_ Decision, ok bool, _ error) {
 	}
 	var out Decision
 	if err := json.Unmarshal([]byte(text), &out.Clusters); err != nil {
-		return Decision{}, true, fmt.Errorf("annotation %s is %.64q, which is no JSON array of names: %w", placementv1.ClustersAnnotation, text, err)
+		return Decision{}, true, fmt.Errorf("annotation %s is %.64q, which is no JSON array of names: %w",
+			placementv1.ClustersAnnotation, text, err)
 	}
 	// Policies give only valid shares. Others count as none: a developer must not keep an object in clusters that it has to leave.
 	if json.Unmarshal([]byte(annotations[placementv1.ClusterSharesAnnotation]), &out.Shares) != nil {

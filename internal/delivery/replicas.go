@@ -81,7 +81,8 @@ type clusterPreference struct {
 // only with an error, returns the annotations of a delivered object that lists the given clusters: for each of them its number of replicas.
 // The function returns nil if each cluster gets all replicas, because by is nil or the object has no replicas. A division by free capacity
 // is an error, in which title is that of the system.
-func divideByAnnotation(title string, object Object, decision Decision, by *placementv1.ReplicaDivision) (func([]string) map[string]string, error) {
+func divideByAnnotation(title string, object Object, decision Decision, by *placementv1.ReplicaDivision) (func([]string) map[string]string,
+	error) {
 	if by == nil || object.Replicas == nil {
 		return func([]string) map[string]string { return nil }, nil
 	}

@@ -70,7 +70,8 @@ type Observation struct {
 func (o Observation) Equal(other Observation) bool {
 	return o.UID == other.UID && o.Current == other.Current && o.Refused == other.Refused && slices.Equal(o.Requested, other.Requested) &&
 		maps.Equal(o.Clusters, other.Clusters) &&
-		slices.Equal(o.Present, other.Present) && slices.Equal(o.Ending, other.Ending) && o.Revision == other.Revision && o.Outdated == other.Outdated &&
+		slices.Equal(o.Present, other.Present) && slices.Equal(o.Ending, other.Ending) && o.Revision == other.Revision &&
+		o.Outdated == other.Outdated &&
 		maps.Equal(o.Strays, other.Strays) && slices.Equal(o.Absent, other.Absent)
 }
 

@@ -114,7 +114,10 @@ func (s System) leaveOut(decision *Decision, observed *Observation) (unjoined []
 // says. On an error, the result has the objects that have to exist meanwhile.
 func (s System) handOverAll(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured,
 	observed *Observation, now time.Time) (Handover, error) {
-	if stays := slices.DeleteFunc(s.Leaves(live, decision), func(name string) bool { return !slices.Contains(decision.Contained, name) }); len(stays) > 0 {
+	if stays := slices.DeleteFunc(s.Leaves(live, decision), func(name string) bool {
+		return !slices.Contains(decision.Contained,
+			name)
+	}); len(stays) > 0 {
 		return s.handOverContainer(object, decision, stays, spec, live, observed, now)
 	}
 	return s.handOver(object, decision, spec, live, observed, now)

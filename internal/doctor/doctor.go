@@ -153,8 +153,9 @@ func (i *Installation) checkDeployment() []Finding {
 			return nil
 		}
 		if i.led() {
-			return []Finding{{Warning, ObjectDeployment, fmt.Sprintf("does not exist in the namespace %s, and %s is the leader: Berth runs outside the "+
-				"cluster, or its Deployment has another name. Its certificates are not checked", i.Namespace, *i.Lease.Spec.HolderIdentity), ""}}
+			return []Finding{{Warning, ObjectDeployment, fmt.Sprintf("does not exist in the namespace %s, and %s is the leader: Berth runs "+
+				"outside the cluster, or its Deployment has another name. Its certificates are not checked", i.Namespace, *i.Lease.Spec.HolderIdentity),
+				""}}
 		}
 		return []Finding{{Error, ObjectDeployment, fmt.Sprintf("does not exist in the namespace %s: install Berth, or name its namespace by "+
 			"--berth-namespace", i.Namespace), ""}}
@@ -166,7 +167,8 @@ func (i *Installation) checkDeployment() []Finding {
 	}
 	switch {
 	case d.Status.ReadyReplicas == 0:
-		out = append(out, Finding{Error, ObjectDeployment, fmt.Sprintf("none of %d replicas is ready: look at the pods and their logs", wanted), "check-the-state"})
+		out = append(out, Finding{Error, ObjectDeployment, fmt.Sprintf("none of %d replicas is ready: look at the pods and their logs", wanted),
+			"check-the-state"})
 	case d.Status.ReadyReplicas < wanted:
 		out = append(out, Finding{Warning, ObjectDeployment, fmt.Sprintf("%d of %d replicas are ready: look at the pods and their logs",
 			d.Status.ReadyReplicas, wanted), "check-the-state"})
@@ -187,7 +189,8 @@ const leaseGrace = 15 * time.Second
 // held reports whether the lease names a replica as its holder, and has a time of renewal and a duration, even if it has expired.
 func (i *Installation) held() bool {
 	l := i.Lease
-	return l != nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "" && l.Spec.RenewTime != nil && l.Spec.LeaseDurationSeconds != nil
+	return l != nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "" && l.Spec.RenewTime != nil &&
+		l.Spec.LeaseDurationSeconds != nil
 }
 
 // led reports whether a replica holds the lease now: the lease has not expired, or less than leaseGrace ago. It counts as not expired if
@@ -205,12 +208,12 @@ func (i *Installation) checkLease() []Finding {
 		return nil
 	}
 	if !i.held() {
-		return []Finding{{Error, ObjectLease, "no replica is the leader: nothing is remediated, and no webhook configuration is written; look at the logs " +
-			"of the pods", "check-the-state"}}
+		return []Finding{{Error, ObjectLease, "no replica is the leader: nothing is remediated, and no webhook configuration is written; look " +
+			"at the logs of the pods", "check-the-state"}}
 	}
 	if spec := i.Lease.Spec; !i.led() {
-		return []Finding{{Error, ObjectLease, fmt.Sprintf("its holder %s renewed the Lease last at %s, so no replica is the leader now: look at the logs of the pods",
-			*spec.HolderIdentity, spec.RenewTime.UTC().Format(time.RFC3339)), "check-the-state"}}
+		return []Finding{{Error, ObjectLease, fmt.Sprintf("its holder %s renewed the Lease last at %s, so no replica is the leader now: look at "+
+			"the logs of the pods", *spec.HolderIdentity, spec.RenewTime.UTC().Format(time.RFC3339)), "check-the-state"}}
 	}
 	return nil
 }
@@ -224,18 +227,20 @@ func (i *Installation) checkCertificate() []Finding {
 	}
 	block, _ := pem.Decode(i.Certificate)
 	if block == nil {
-		return []Finding{{Error, ObjectCertificate, "has no certificate, or does not exist: the webhooks can't be called; look at the logs of the leader", ""}}
+		return []Finding{{Error, ObjectCertificate, "has no certificate, or does not exist: the webhooks can't be called; look at the logs of " +
+			"the leader", ""}}
 	}
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return []Finding{{Error, ObjectCertificate, fmt.Sprintf("its certificate is damaged: %v; delete the Secret, and Berth creates it again", err), ""}}
+		return []Finding{{Error, ObjectCertificate, fmt.Sprintf("its certificate is damaged: %v; delete the Secret, and Berth creates it again",
+			err), ""}}
 	}
 	switch left := certificate.NotAfter.Sub(i.ServerTime); {
 	case left < 0:
 		return []Finding{{Error, ObjectCertificate, "its certificate has expired: delete the Secret, and Berth creates it again", ""}}
 	case left < expiryWarning:
-		return []Finding{{Warning, ObjectCertificate, fmt.Sprintf("its certificate expires at %s, and should have been renewed: look at the logs of the leader",
-			certificate.NotAfter.UTC().Format(time.RFC3339)), ""}}
+		return []Finding{{Warning, ObjectCertificate, fmt.Sprintf("its certificate expires at %s, and should have been renewed: look at the "+
+			"logs of the leader", certificate.NotAfter.UTC().Format(time.RFC3339)), ""}}
 	}
 	return i.checkAuthorities(certificate)
 }
@@ -272,12 +277,12 @@ func (i *Installation) checkWebhooks() []Finding {
 	}
 	var out []Finding
 	if len(i.Mutating) == 0 && enforced("PlacementPolicy") && !i.unread(ObjectMutating) {
-		out = append(out, Finding{Error, ObjectMutating, "Berth has no MutatingWebhookConfiguration, so objects are admitted without a decision of " +
-			"policies: look at the logs of the leader", "webhookpending"})
+		out = append(out, Finding{Error, ObjectMutating, "Berth has no MutatingWebhookConfiguration, so objects are admitted without a " +
+			"decision of policies: look at the logs of the leader", "webhookpending"})
 	}
 	if len(i.Validating) == 0 && len(i.Objects) > 0 && !i.unread(ObjectValidating) {
-		out = append(out, Finding{Error, ObjectValidating, "Berth has no ValidatingWebhookConfiguration, so policies are not checked when they are applied, and no " +
-			"quota is charged: look at the logs of the leader", "webhookpending"})
+		out = append(out, Finding{Error, ObjectValidating, "Berth has no ValidatingWebhookConfiguration, so policies are not checked when they " +
+			"are applied, and no quota is charged: look at the logs of the leader", "webhookpending"})
 	}
 	return out
 }
@@ -298,9 +303,11 @@ func (i *Installation) checkObjects() []Finding {
 			out = append(out, Finding{Error, object, "its status is older than its spec: the leader has not processed it", "check-the-state"})
 			continue
 		case ready.Status != metav1.ConditionTrue:
-			out = append(out, Finding{Error, object, fmt.Sprintf("is not ready: %s: %s", ready.Reason, ready.Message), strings.ToLower(ready.Reason)})
+			out = append(out, Finding{Error, object, fmt.Sprintf("is not ready: %s: %s", ready.Reason, ready.Message),
+				strings.ToLower(ready.Reason)})
 		}
-		if data := meta.FindStatusCondition(o.Conditions, placementv1.ConditionReplicated); data != nil && data.Reason == placementv1.ReasonAmbiguousClusters {
+		if data := meta.FindStatusCondition(o.Conditions, placementv1.ConditionReplicated); data != nil &&
+			data.Reason == placementv1.ReasonAmbiguousClusters {
 			out = append(out, Finding{Warning, object, data.Message, strings.ToLower(data.Reason)})
 		}
 		if paused := meta.FindStatusCondition(o.Conditions, placementv1.ConditionPaused); paused != nil {
@@ -372,8 +379,8 @@ func (i *Installation) checkClock() []Finding {
 		return nil
 	}
 	if skew := i.LocalTime.Sub(i.ServerTime).Abs(); skew > maxSkew {
-		return []Finding{{Warning, ObjectClock, fmt.Sprintf("the clocks of this machine and of the API server differ by %s: correct the wrong one, "+
-			"because certificates and leases depend on them", skew.Round(time.Second)), ""}}
+		return []Finding{{Warning, ObjectClock, fmt.Sprintf("the clocks of this machine and of the API server differ by %s: correct the "+
+			"wrong one, because certificates and leases depend on them", skew.Round(time.Second)), ""}}
 	}
 	return nil
 }

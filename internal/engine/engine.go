@@ -93,8 +93,8 @@ type InputError struct {
 }
 
 func (e *InputError) Error() string {
-	return fmt.Sprintf("what the policy reads of the object has %d bytes as JSON, at most %d are evaluated (spec.limits.inputBytes of the policy): "+
-		"make the object smaller, or have the policy's limit raised", e.Size, e.Limit)
+	return fmt.Sprintf("what the policy reads of the object has %d bytes as JSON, at most %d are evaluated (spec.limits.inputBytes of the "+
+		"policy): make the object smaller, or have the policy's limit raised", e.Size, e.Limit)
 }
 
 // CheckInput returns an *InputError if those fields of the input that are in fields have more than limit bytes as JSON. A limit of 0 means

@@ -105,15 +105,17 @@ var (
 // sumTexts are the formats of the messages of sums, by the kind of the events; other kinds have no sums. Each takes the number of events
 // that were not emitted.
 var sumTexts = map[Kind]string{
-	Remediated:         "%d more objects were patched",
-	Evicted:            "%d more Pods were evicted",
-	RemediationFailed:  "%d more patches or evictions failed, possibly for other reasons than those in the Events on the first objects",
-	RemediationStopped: "%d more objects are not patched or evicted for now, possibly for other reasons than those in the Events on the first objects",
+	Remediated:        "%d more objects were patched",
+	Evicted:           "%d more Pods were evicted",
+	RemediationFailed: "%d more patches or evictions failed, possibly for other reasons than those in the Events on the first objects",
+	RemediationStopped: "%d more objects are not patched or evicted for now, possibly for other reasons than those in the Events on the " +
+		"first objects",
 }
 
 // onObjects are the reasons of Events on objects that policies match. An Event that sums up such Events has the same reason as these.
 var onObjects = sets.New(
-	ReasonDenied, ReasonEvaluationFailed, ReasonQuotaUnchecked, ReasonRemediated, ReasonEvicted, ReasonRemediationFailed, ReasonRemediationStopped,
+	ReasonDenied, ReasonEvaluationFailed, ReasonQuotaUnchecked, ReasonRemediated, ReasonEvicted, ReasonRemediationFailed,
+	ReasonRemediationStopped,
 )
 
 // OnObjects reports whether Berth emits Events with this reporting controller and reason on the objects that policies match. Such an Event

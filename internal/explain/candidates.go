@@ -201,7 +201,8 @@ func (e *explainer) clustersKey() *Key {
 // or, if there are none, says why.
 func unknownCluster(name string, names []string) error {
 	if len(names) == 0 {
-		return fmt.Errorf("--why-not: cluster %q is not known: no policy reads an inventory, or the inventories that policies read have no clusters", name)
+		return fmt.Errorf("--why-not: cluster %q is not known: no policy reads an inventory, or the inventories that policies read have "+
+			"no clusters", name)
 	}
 	return fmt.Errorf("--why-not: no inventory that policies read has a cluster %q; there are %s", name, shortList(names))
 }
@@ -342,7 +343,8 @@ func (e *explainer) notAllowed(ctx context.Context, v *placement.Verdict, name s
 		}
 		for _, verdict := range report.Verdicts {
 			if verdict.Name == name && !verdict.Feasible {
-				return []Reason{{Policy: v.Policy.Name, Message: fmt.Sprintf("predicate %s: %s", verdict.Predicate, strings.Join(verdict.Reasons, "; "))}}
+				return []Reason{{Policy: v.Policy.Name, Message: fmt.Sprintf("predicate %s: %s", verdict.Predicate,
+					strings.Join(verdict.Reasons, "; "))}}
 			}
 		}
 	}
@@ -416,7 +418,8 @@ func (e *explainer) nodes(ctx context.Context) *Candidates {
 					continue
 				default:
 					explained++
-					candidate.Reasons = []Reason{{Policy: v.Policy.Name, Message: fmt.Sprintf("predicate %s: %s", verdict.Predicate, strings.Join(verdict.Reasons, "; "))}}
+					candidate.Reasons = []Reason{{Policy: v.Policy.Name, Message: fmt.Sprintf("predicate %s: %s", verdict.Predicate,
+						strings.Join(verdict.Reasons, "; "))}}
 				}
 				if e.options.WhyNot == "" || e.options.WhyNot == verdict.Name {
 					out.Listed = append(out.Listed, candidate)

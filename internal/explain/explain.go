@@ -202,7 +202,8 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 	if err != nil {
 		return nil, err
 	}
-	out := &Explanation{Object: referenceTo(o), Exists: o.Exists, NoNamespace: lacksNamespace(ctx, s, o), Denied: remediation.Blocks(outcome.Verdicts)}
+	out := &Explanation{Object: referenceTo(o), Exists: o.Exists, NoNamespace: lacksNamespace(ctx, s, o),
+		Denied: remediation.Blocks(outcome.Verdicts)}
 	for _, v := range outcome.Verdicts {
 		p := policyOf(s, v)
 		if p.Rollout, err = s.Explain(ctx, s.Policy(p.Name), o); err != nil {
@@ -234,7 +235,8 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 		}
 	}
 	if s.Undelivered(o, outcome) {
-		out.Delivery = "no policy in mode Enforce decides the object's clusters, so Berth does not deliver the object; what was delivered before stays"
+		out.Delivery = "no policy in mode Enforce decides the object's clusters, so Berth does not deliver the object; what was delivered " +
+			"before stays"
 	}
 	e := &explainer{
 		simulation: s, options: options, object: o, requested: requested.Unstructured, outcome: outcome,
@@ -299,9 +301,11 @@ func policyOf(s *simulation.Simulation, v *placement.Verdict) Policy {
 		}
 	}
 	for _, name := range v.Stays {
-		text := fmt.Sprintf("cluster %s is marked as not ready: the object stays there, because the policy has no spec.clusters.leaveUnreadyAfter", name)
+		text := fmt.Sprintf("cluster %s is marked as not ready: the object stays there, because the policy has no "+
+			"spec.clusters.leaveUnreadyAfter", name)
 		if !v.Until.IsZero() {
-			text = fmt.Sprintf("cluster %s is marked as not ready: the object stays there until %s at least", name, v.Until.UTC().Format(time.RFC3339))
+			text = fmt.Sprintf("cluster %s is marked as not ready: the object stays there until %s at least", name,
+				v.Until.UTC().Format(time.RFC3339))
 		}
 		out.Stays = append(out.Stays, text)
 	}
@@ -327,7 +331,8 @@ func movesOf(policy string, status placementv1.PlacementPolicyStatus, o simulati
 			switch {
 			case f.Object != own:
 			case f.Reason == placementv1.PatchRefused:
-				out = append(out, "the API server refused the last patch or eviction of the object, which counts as failed until one succeeds: "+f.Message)
+				out = append(out, "the API server refused the last patch or eviction of the object, which counts as failed until one succeeds: "+
+					f.Message)
 			default:
 				out = append(out, "Berth patched the object as policies decided, and it counts as failed until it runs: "+f.Message)
 			}
@@ -457,7 +462,10 @@ func keysOf(current, requested values, outcome *placement.Outcome) []Key {
 			}
 		}
 	}
-	return slices.SortedFunc(valuesOf(maps.Values(keys)), func(a, b Key) int { return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key)) })
+	return slices.SortedFunc(valuesOf(maps.Values(keys)), func(a, b Key) int {
+		return cmp.Or(cmp.Compare(a.Field, b.Field),
+			cmp.Compare(a.Key, b.Key))
+	})
 }
 
 // adds reports whether the decided value is a part that one policy adds to the affinity, in place of replacing the current value. It is

@@ -106,7 +106,8 @@ type demand struct {
 }
 
 // newSearch returns the search in a version of a policy for an object, input. module is the parsed text of the version.
-func newSearch(inspection *embedded.Inspection, name string, version *simulation.Version, module *ast.Module, input map[string]any) *search {
+func newSearch(inspection *embedded.Inspection, name string, version *simulation.Version, module *ast.Module,
+	input map[string]any) *search {
 	s := &search{inspection: inspection, policy: name, compiled: version.Module, spec: version.Spec.Rules, module: module, input: input,
 		rules: map[string][]*ast.Rule{}}
 	for _, rule := range module.Rules {
@@ -191,7 +192,8 @@ func (s *search) termLacks(ctx context.Context, rule *ast.Rule, name string, bef
 // does not. For an intersection or a union, the reason is whole, with Because set to the reasons of all operands that lack the candidate.
 // For a difference, it is that the subtracted set contains the candidate, or else why the other set lacks it. For any other call, it is
 // whole.
-func (s *search) operationLacks(ctx context.Context, rule *ast.Rule, name string, before ast.Body, call ast.Call, whole *Reason, candidate string,
+func (s *search) operationLacks(ctx context.Context, rule *ast.Rule, name string, before ast.Body, call ast.Call,
+	whole *Reason, candidate string,
 	depth int) (*Reason, bool) {
 	if len(call) != 3 {
 		return whole, false
@@ -220,7 +222,8 @@ func (s *search) operationLacks(ctx context.Context, rule *ast.Rule, name string
 // firstFailure returns the reason why a body fails: its first expression that has no solution together with those before it. holds is true
 // if the whole body has a solution. before are expressions that have a solution, and also are conditions on the variables. An expression
 // that is only safe together with later ones is tried with those.
-func (s *search) firstFailure(ctx context.Context, rule string, before ast.Body, also []*ast.Expr, body ast.Body, depth int) (reason *Reason, holds bool) {
+func (s *search) firstFailure(ctx context.Context, rule string, before ast.Body, also []*ast.Expr, body ast.Body,
+	depth int) (reason *Reason, holds bool) {
 	solved, pending := slices.Clone(before), ast.Body(nil)
 	var solution map[string]any
 	for _, e := range body {
@@ -358,7 +361,8 @@ func (s *search) rename(rule *ast.Rule) *ast.Rule {
 		imported[i.Name()] = true
 	}
 	renamed, err := ast.TransformVars(rule.Copy(), func(v ast.Var) (ast.Value, error) {
-		if _, isRule := s.rules[string(v)]; isRule || imported[v] || v.Equal(ast.DefaultRootDocument.Value) || v.Equal(ast.InputRootDocument.Value) ||
+		if _, isRule := s.rules[string(v)]; isRule || imported[v] || v.Equal(ast.DefaultRootDocument.Value) ||
+			v.Equal(ast.InputRootDocument.Value) ||
 			v.IsWildcard() || isBuiltin(v) {
 			return v, nil
 		}
@@ -656,7 +660,8 @@ func (s *search) innermost(ctx context.Context, rule placementv1.Rule, cluster s
 		}
 		switch {
 		case strings.HasSuffix(r.Field, ".tolerate"):
-			r.Expression, r.Values, r.Message = "", nil, fmt.Sprintf("does not tolerate the taint %s of the cluster", s.repelling(ctx, rule, cluster))
+			r.Expression, r.Values, r.Message = "", nil, fmt.Sprintf("does not tolerate the taint %s of the cluster",
+				s.repelling(ctx, rule, cluster))
 		case s.demandNamed(rule, r.Expression) != nil:
 			d := s.demandNamed(rule, r.Expression)
 			r.Field, r.Message = s.compiled.Field(s.rules[r.Expression][0].Location.Row), d.Unusable()

@@ -98,7 +98,8 @@ func deniesNew(v *placement.Verdict) bool {
 
 // recreating are the kinds of controllers that replace an evicted Pod by one that may run on another node. The new Pod of a DaemonSet is
 // bound to the same node, and a Job counts an eviction as a failure, after which it may fail.
-var recreating = []schema.GroupKind{{Group: "apps", Kind: "ReplicaSet"}, {Group: "apps", Kind: "StatefulSet"}, {Kind: "ReplicationController"}}
+var recreating = []schema.GroupKind{{Group: "apps", Kind: "ReplicaSet"}, {Group: "apps", Kind: "StatefulSet"},
+	{Kind: "ReplicationController"}}
 
 // notEvicted returns why a Pod must not be evicted; "" if it may be.
 func notEvicted(pod *unstructured.Unstructured) string {

@@ -46,8 +46,8 @@ func findingsOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Mod
 		return []Finding{mistake("spec.clusters has no effect: no rule gives clusters. Set require, prefer, tolerate, spread or limit in a " +
 			"rule for clusters, or remove spec.clusters")}
 	}
-	return []Finding{mistake("spec.clusters has no effect: the policy has no Rego rule named clusters. Write the names of the clusters that it allows there, " +
-		"as in clusters := {\"eu-1\"}, or remove spec.clusters")}
+	return []Finding{mistake("spec.clusters has no effect: the policy has no Rego rule named clusters. Write the names of the clusters that " +
+		"it allows there, as in clusters := {\"eu-1\"}, or remove spec.clusters")}
 }
 
 // findingsOfUnready finds spec.clusters.leaveUnreadyAfter in a policy that leaves existing objects where they are, or of which each rule
@@ -74,14 +74,15 @@ func findingsOfUnready(spec placementv1.PlacementPolicySpec) []Finding {
 		}
 		first = cmp.Or(first, specPath.Child("rules").Index(i).Child("require").Index(j).String())
 	}
-	return []Finding{advice("spec.clusters.leaveUnreadyAfter has no effect: %s makes objects leave a cluster as soon as it is not ready. Remove this "+
-		"requirement, or leaveUnreadyAfter. Without the requirement, new objects stay away only from clusters that Karmada or Open Cluster Management "+
-		"taints as not ready", first)}
+	return []Finding{advice("spec.clusters.leaveUnreadyAfter has no effect: %s makes objects leave a cluster as soon as it is not ready. "+
+		"Remove this requirement, or leaveUnreadyAfter. Without the requirement, new objects stay away only from clusters that Karmada or Open "+
+		"Cluster Management taints as not ready", first)}
 }
 
 // givesClusters reports whether a policy can give clusters: by rules, by the Rego rule clusters, or by a remote engine, whatever that does.
 func givesClusters(module *policy.Module) bool {
-	return module.Remote != nil || module.Candidates == placementv1.PredicateCandidatesClusters || slices.Contains(module.Rules, language.RuleClusters)
+	return module.Remote != nil || module.Candidates == placementv1.PredicateCandidatesClusters ||
+		slices.Contains(module.Rules, language.RuleClusters)
 }
 
 // maxListed is the maximum number of names or values, such as names of clusters, that a finding lists. If there are more, most findings
@@ -91,7 +92,8 @@ const maxListed = 8
 // findingsOfConstants finds names, keys, and values in a policy that no cluster has, comparisons that can't read the values that clusters
 // have, and rules whose requirements no cluster meets; none of these if no cluster is known. It also finds sources of clusters in the
 // manager's configuration that select nothing, if the policy reads clusters.
-func (f *Finder) findingsOfConstants(ctx context.Context, spec placementv1.PlacementPolicySpec, module *policy.Module, binding *policy.Binding) []Finding {
+func (f *Finder) findingsOfConstants(ctx context.Context, spec placementv1.PlacementPolicySpec, module *policy.Module,
+	binding *policy.Binding) []Finding {
 	mentioned := mentionsIn(spec, module)
 	names := len(mentioned.comparisons)+len(mentioned.keys) > 0
 	if f.Clusters == nil || !names && len(binding.Clusters) == 0 {

@@ -55,8 +55,8 @@ func findingsOfConditions(ctx context.Context, spec placementv1.PlacementPolicyS
 	}
 	if match.FailsOnCreate(ctx, all) {
 		fails := func(expression string) bool { return match.FailsOnCreate(ctx, expression) }
-		out = append(out, advice("%s: fails for an object that is created, which then can't be decided, because oldObject is null. For an existing object, "+
-			"oldObject is the object itself. Test oldObject first, as in oldObject != null && ...", at(fails)))
+		out = append(out, advice("%s: fails for an object that is created, which then can't be decided, because oldObject is null. For an "+
+			"existing object, oldObject is the object itself. Test oldObject first, as in oldObject != null && ...", at(fails)))
 	}
 	missing := func(path []string) *field.Path {
 		return at(func(expression string) bool {

@@ -57,7 +57,8 @@ func (f *Finder) findingsOfDelivery(ctx context.Context, spec placementv1.Placem
 			gap = "no rule gives clusters"
 		}
 		out = append(out, advice("%s: %s, so the policy delivers only objects to which other policies give clusters", path, gap))
-	} else if r := spec.Delivery.Replicas; r != nil && r.DivideBy == placementv1.DivideByWeight && module.FromRules() && !givesWeights(spec.Rules) {
+	} else if r := spec.Delivery.Replicas; r != nil && r.DivideBy == placementv1.DivideByWeight && module.FromRules() &&
+		!givesWeights(spec.Rules) {
 		out = append(out, mistake("%s: no rule gives weights, so that each cluster has the weight 1. Set weights: Score in a rule with prefer, "+
 			"or divideBy: Even", path.Child("replicas", "divideBy")))
 	}
@@ -100,8 +101,8 @@ func (f *Finder) findingsOfForeignClusters(ctx context.Context, spec *placementv
 		if own == "" || sources.Len() == 0 || sources.Has(own) || !systems.IsSuperset(sources) {
 			continue
 		}
-		out = append(out, advice("%s: no cluster in the files belongs to %s, so that it runs the objects nowhere: all are %s. Deliver to the system "+
-			"of these clusters, or correct the files", path.Child(system.Name), system.Title, strings.Join(sets.List(sources), ", ")))
+		out = append(out, advice("%s: no cluster in the files belongs to %s, so that it runs the objects nowhere: all are %s. Deliver to "+
+			"the system of these clusters, or correct the files", path.Child(system.Name), system.Title, strings.Join(sets.List(sources), ", ")))
 	}
 	return out
 }
@@ -137,8 +138,8 @@ func findingsOfSurge(s *placementv1.Surge, path *field.Path) []Finding {
 	if s == nil || s.Timeout == nil || s.Timeout.Duration >= minMoveTimeout {
 		return nil
 	}
-	return []Finding{advice("%s: hardly any workload starts in another cluster within %s, so that objects leave a cluster before they run elsewhere. "+
-		"Set some minutes, or remove surge", path.Child("timeout"), s.Timeout.Duration)}
+	return []Finding{advice("%s: hardly any workload starts in another cluster within %s, so that objects leave a cluster before they run "+
+		"elsewhere. Set some minutes, or remove surge", path.Child("timeout"), s.Timeout.Duration)}
 }
 
 // givesWeights reports whether any of the rules gives its clusters weights (weights: Score).
@@ -183,8 +184,8 @@ func (f *Finder) undelivered(system delivery.System, namespaced, clusterScoped b
 	subject := "nothing"
 	switch {
 	case scopes == 0:
-		return fmt.Sprintf("the policy matches only cluster-scoped types, and the objects of %[1]s are namespaced: nothing is delivered to %[1]s. "+
-			"Match namespaced types, or remove this field", system.Title)
+		return fmt.Sprintf("the policy matches only cluster-scoped types, and the objects of %[1]s are namespaced: nothing is delivered "+
+			"to %[1]s. Match namespaced types, or remove this field", system.Title)
 	case len(unserved) == 0, unknown && len(unserved) < scopes:
 		return ""
 	case len(unserved) < scopes && unserved[0].Namespaced:

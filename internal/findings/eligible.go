@@ -75,7 +75,8 @@ func unmetText(c rules.Compared, none string, clusters []map[string]any) string 
 		// Amounts change with each node.
 		return fmt.Sprintf("no cluster meets this now, %s", none)
 	}
-	return fmt.Sprintf("no cluster meets this now, %s; clusters have the values %s of %s", none, absent.Quoted(valuesOf(clusters, c.Path()), ", "), c.Noun())
+	return fmt.Sprintf("no cluster meets this now, %s; clusters have the values %s of %s", none,
+		absent.Quoted(valuesOf(clusters, c.Path()), ", "), c.Noun())
 }
 
 // mayMeet reports whether a cluster may meet a requirement, by the values that it has now; false only if it certainly does not.
@@ -105,7 +106,8 @@ func findingsOfUnmet(at place, required []rules.Compared, clusters []map[string]
 // findingsOfDomains finds a spread that demands more domains, or more clusters in them, than eligible has, the clusters that meet the
 // requirements.
 func (at place) findingsOfDomains(s placementv1.RuleSpread, eligible []map[string]any) []Finding {
-	q := rules.Compared{Requirement: placementv1.Requirement{Subject: placementv1.Subject{Field: s.Field, Label: s.Label, Property: s.Property}}}
+	q := rules.Compared{Requirement: placementv1.Requirement{Subject: placementv1.Subject{Field: s.Field, Label: s.Label,
+		Property: s.Property}}}
 	sizes := map[string]int{}
 	for _, cluster := range eligible {
 		if values := valuesOf([]map[string]any{cluster}, q.Path()); len(values) > 0 {
@@ -126,7 +128,7 @@ func (at place) findingsOfDomains(s placementv1.RuleSpread, eligible []map[strin
 	if len(used) > 0 {
 		which = absent.Quoted(used, ", ")
 	}
-	return []Finding{at.finding(Advice, fmt.Sprintf("the clusters that meet the requirements now have too few domains by %s for minDomains: %d "+
-		"and minClusters: %d, so that the rule finds too few clusters. Domains with enough clusters: %s",
+	return []Finding{at.finding(Advice, fmt.Sprintf("the clusters that meet the requirements now have too few domains by %s for "+
+		"minDomains: %d and minClusters: %d, so that the rule finds too few clusters. Domains with enough clusters: %s",
 		strings.TrimPrefix(q.Noun(), "field "), max(s.MinDomains, 1), max(s.MinClusters, 1), which))}
 }

@@ -39,13 +39,15 @@ func findingsOfExemptions(spec placementv1.PlacementPolicySpec, m *match.Matcher
 		document, only, path := onlyRequirement(rule.When)
 		hasEffect := rules.GivesClusters(rule) || rule.Candidates != "" && rule.Candidates != placementv1.RuleCandidatesClusters ||
 			rule.Set != nil || rule.Warn != "" || rule.Deny != ""
-		if hasEffect || i == len(spec.Rules)-1 || only.Operator != metav1.LabelSelectorOpNotIn || document == fieldLabels && m.RequiresLabel(only.Key) ||
+		if hasEffect || i == len(spec.Rules)-1 || only.Operator != metav1.LabelSelectorOpNotIn || document == fieldLabels &&
+			m.RequiresLabel(only.Key) ||
 			slices.ContainsFunc(only.Values, func(value string) bool { return !slices.Contains(negations, strings.ToLower(value)) }) ||
 			slices.ContainsFunc(spec.Rules[:i], func(earlier placementv1.Rule) bool { return readsKey(earlier.When, only.Key) }) {
 			continue
 		}
-		out = append(out, advice("%s.%s: objects without the %s %s match, too, so that rule %s keeps all of them from the rules after it. To keep only objects "+
-			"that have it, use operator: In with the value that they have, such as \"true\"", at, path, documents[document], only.Key, rule.Name))
+		out = append(out, advice("%s.%s: objects without the %s %s match, too, so that rule %s keeps all of them from the rules after it. To "+
+			"keep only objects that have it, use operator: In with the value that they have, such as \"true\"", at, path,
+			documents[document], only.Key, rule.Name))
 	}
 	return out
 }

@@ -60,8 +60,8 @@ func findingsOfExpressions(ctx context.Context, spec placementv1.PlacementPolicy
 // findingOfNeededKey returns the finding in an expression at a path whose evaluation fails for each object without a label or annotation.
 // document says which of both.
 func findingOfNeededKey(at *field.Path, document, key string) Finding {
-	return advice("%s: fails for an object without %s, which then can't be decided: test the key first, as in %q in object.metadata.?%s.orValue({}) && ...",
-		at, documents[document]+" "+key, key, document)
+	return advice("%s: fails for an object without %s, which then can't be decided: test the key first, as in %q in "+
+		"object.metadata.?%s.orValue({}) && ...", at, documents[document]+" "+key, key, document)
 }
 
 // requiredLabels returns the keys of the labels that an object must have to be selected.
@@ -83,12 +83,14 @@ func readsKey(w *placementv1.RuleCondition, key string) bool {
 	if w == nil {
 		return false
 	}
-	if strings.Contains(w.Expression, key) || slices.ContainsFunc(w.Annotations, func(a placementv1.AnnotationRequirement) bool { return a.Key == key }) {
+	if strings.Contains(w.Expression, key) || slices.ContainsFunc(w.Annotations,
+		func(a placementv1.AnnotationRequirement) bool { return a.Key == key }) {
 		return true
 	}
 	if w.ObjectSelector == nil {
 		return false
 	}
 	_, inLabels := w.ObjectSelector.MatchLabels[key]
-	return inLabels || slices.ContainsFunc(w.ObjectSelector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
+	return inLabels || slices.ContainsFunc(w.ObjectSelector.MatchExpressions,
+		func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
 }

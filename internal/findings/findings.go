@@ -267,7 +267,8 @@ func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 		f.findingsOfBudget(p.Name, spec), findingsOfMoves(spec, module), findingsOfEviction(spec, m, module),
 		f.findingsOfTypes(spec, m, module), f.findingsOfGaps(spec, m, module), findingsOfCopies(spec, m, module), f.findingsOfKinds(m, module),
 		findingsOfAbsentLabels(m, module), findingsOfNeededKeys(m, module), findingsOfUnused(module),
-		f.findingsOfConstants(ctx, spec.WithDefaults(), module, p.Binding), f.findingsOfNodes(ctx, spec, module), f.findingsOfClasses(ctx, spec, module),
+		f.findingsOfConstants(ctx, spec.WithDefaults(), module, p.Binding), f.findingsOfNodes(ctx, spec, module),
+		f.findingsOfClasses(ctx, spec, module),
 		f.findingsOfLimits(ctx, spec, m, module),
 		f.findingsOfWhen(ctx, spec, m), f.findingsOfNamespaceNames(ctx, spec), findingsOfExpressions(ctx, spec, m),
 		findingsOfOptional(ctx, spec, m, m.Served(f.Catalog.Served())), findingsOfConditions(ctx, spec, m.Served(f.Catalog.Served())),
@@ -275,7 +276,8 @@ func (f *Finder) Policy(ctx context.Context, p Policy) []Finding {
 		f.findingsOfMissingValues(ctx, p.Name, spec, m), f.findingsOfOthers(ctx, p.Name, spec),
 		f.findingsOfTogether(ctx, p.Name, spec),
 		findingsOfExemptions(spec, m),
-		findingsOfPredicates(module, f.ClusterPredicates), findingsOfVolatile(spec), findingsOfGeneratedNames(spec, m), f.findingsOfUsers(ctx, spec, module))
+		findingsOfPredicates(module, f.ClusterPredicates), findingsOfVolatile(spec), findingsOfGeneratedNames(spec, m),
+		f.findingsOfUsers(ctx, spec, module))
 	if f.Objects != nil {
 		// Of files, all policies are known.
 		out = append(out, f.findingsOfGroup(ctx, p.Name, spec)...)
@@ -302,6 +304,6 @@ func findingsOfUndefined(spec placementv1.PlacementPolicySpec) []Finding {
 	if spec.Remote == nil || spec.Remote.Undefined != "" || spec.FailurePolicy == placementv1.FailurePolicyIgnore {
 		return nil
 	}
-	return []Finding{advice("spec.remote.undefined is not set: an engine that does not have the policy, as after a typing error in spec.remote.url, " +
-		"admits what it matches. Set it to Error if the engine has a result for each object, and to NoOpinion if it has not")}
+	return []Finding{advice("spec.remote.undefined is not set: an engine that does not have the policy, as after a typing error in " +
+		"spec.remote.url, admits what it matches. Set it to Error if the engine has a result for each object, and to NoOpinion if it has not")}
 }

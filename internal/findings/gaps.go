@@ -63,7 +63,8 @@ func (f *Finder) findingsOfGaps(spec placementv1.PlacementPolicySpec, m *match.M
 		if len(open) > 0 {
 			others = fmt.Sprintf(", and those of %s,", join(open))
 		}
-		return []Finding{advice(at+"the policy restricts the pods of %s, and does not match pods: those that users create themselves%s are not restricted. "+
+		return []Finding{advice(at+"the policy restricts the pods of %s, and does not match pods: those that users create themselves%s are not "+
+			"restricted. "+
 			`To restrict all pods, add {apiGroups: [""], apiVersions: [v1], resources: [pods]}`, join(matched), others)}
 	}
 	delivered := func(list []schema.GroupResource) []schema.GroupResource {
@@ -109,9 +110,9 @@ func findingsOfCopies(spec placementv1.PlacementPolicySpec, m *match.Matcher, mo
 				out = append(out, advice(at+"a %s of %s has the clusters of that object, and is not delivered. "+
 					"Remove %s, unless users create such objects themselves", c.kind, c.of, resource))
 			default:
-				out = append(out, advice(at+"the policy gives clusters to each %s by itself, and does not match %s. A %s of %s copies the cluster list of "+
-					"that object. If the policy allows none of these clusters, the %s is denied, and the rollout stops. Match %s in place of %s",
-					c.kind, strings.Join(c.from, " and "), c.kind, c.of, c.kind, strings.Join(c.from, " and "), resource))
+				out = append(out, advice(at+"the policy gives clusters to each %s by itself, and does not match %s. A %s of %s copies the "+
+					"cluster list of that object. If the policy allows none of these clusters, the %s is denied, and the rollout stops. Match %s in "+
+					"place of %s", c.kind, strings.Join(c.from, " and "), c.kind, c.of, c.kind, strings.Join(c.from, " and "), resource))
 			}
 		}
 	}
@@ -132,7 +133,8 @@ func findingsOfGeneratedNames(spec placementv1.PlacementPolicySpec, m *match.Mat
 		}
 		for _, key := range slices.Sorted(maps.Keys(rule.Set.Labels)) {
 			if value := strings.ReplaceAll(string(rule.Set.Labels[key]), "{{", ""); strings.HasSuffix(value, "{name}") {
-				out = append(out, advice("spec.rules[%d].set.labels[%s]: pods of controllers get their names after admission. Until then, {name} is a prefix that "+
+				out = append(out, advice("spec.rules[%d].set.labels[%s]: pods of controllers get their names after admission. Until then, {name} is a "+
+					"prefix that "+
 					`ends with "-", as no label may, so that they can't be decided. Set an annotation, or match their workloads in place of pods`, i, key))
 			}
 		}

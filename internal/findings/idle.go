@@ -61,15 +61,17 @@ func (f *Finder) findingsOfIdleRules(ctx context.Context, spec placementv1.Place
 			var why string
 			switch key, value, found := labelOf(rule.When.ObjectSelector, matched[name]); {
 			case found:
-				why = fmt.Sprintf("label %s, which namespace %s has (%q): to select by the labels of the namespace, move the label to %s", key, name, value,
+				why = fmt.Sprintf("label %s, which namespace %s has (%q): to select by the labels of the namespace, move the label to %s", key, name,
+					value,
 					path.Child("namespaceSelector"))
 			case slices.Contains(namedBy(rule.When.ObjectSelector), name):
-				why = fmt.Sprintf("label %s=%s, which objects of namespace %s do not have by themselves: to select by the name of the namespace, use %s with "+
-					"the label %s", namespaceLabel, name, name, path.Child("namespaceSelector"), corev1.LabelMetadataName)
+				why = fmt.Sprintf("label %s=%s, which objects of namespace %s do not have by themselves: to select by the name of the namespace, "+
+					"use %s with the label %s", namespaceLabel, name, name, path.Child("namespaceSelector"), corev1.LabelMetadataName)
 			default:
 				continue
 			}
-			next := mistake("%s: rule %s decides none of the objects that the policy matches, and it selects objects with %s", path.Child("objectSelector"),
+			next := mistake("%s: rule %s decides none of the objects that the policy matches, and it selects objects with %s",
+				path.Child("objectSelector"),
 				rule.Name, why)
 			next.Rule, next.Instead = rule.Name, strings.Join(insteadOf(i, spec.Rules), ",")
 			out = append(out, next)

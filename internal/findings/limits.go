@@ -53,7 +53,10 @@ type demand struct {
 // demandsOn returns the demands of those LimitedResources that limit pods of a class: one for the class, if the LimitedResource limits it,
 // and one for each resource name that it limits and each pod uses. They are in the order of the names of the LimitedResources.
 func demandsOn(class string, limits []placementv1.LimitedResource) (out []demand) {
-	for _, limit := range slices.SortedFunc(slices.Values(limits), func(a, b placementv1.LimitedResource) int { return cmp.Compare(a.Name, b.Name) }) {
+	for _, limit := range slices.SortedFunc(slices.Values(limits), func(a,
+		b placementv1.LimitedResource) int {
+		return cmp.Compare(a.Name, b.Name)
+	}) {
 		if quota.LimitsClass(&limit.Spec, class) {
 			out = append(out, demand{limit: &limit})
 		}
@@ -85,7 +88,8 @@ func classesSet(spec placementv1.PlacementPolicySpec, module *policy.Module) []s
 // findingsOfLimits finds priority classes that an enforced policy sets although a LimitedResource denies pods of the class in some of the
 // namespaces, because no quota there covers them. It returns a notice if quotas or namespaces can't be read, and nil if Finder.Quotas or
 // Finder.Namespaces is nil.
-func (f *Finder) findingsOfLimits(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) []Finding {
+func (f *Finder) findingsOfLimits(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher,
+	module *policy.Module) []Finding {
 	classes := classesSet(spec, module)
 	if f.Quotas == nil || f.Namespaces == nil || spec.WithDefaults().Mode != placementv1.ModeEnforce || len(classes) == 0 {
 		return nil
@@ -144,7 +148,8 @@ func (d demand) deniedText(class string, denied []string, allowed bool) string {
 
 // deniedIn returns the namespaces in which the policy sets a class and pods are denied because the class does not meet the demand
 // of a LimitedResource, sorted. allowed reports whether quotas meet the demand in another namespace.
-func (f *Finder) deniedIn(ctx context.Context, s setting, m *match.Matcher, d demand, quotas []placementv1.Quota) (denied []string, allowed bool, err error) {
+func (f *Finder) deniedIn(ctx context.Context, s setting, m *match.Matcher, d demand, quotas []placementv1.Quota) (denied []string,
+	allowed bool, err error) {
 	limited, err := quota.NamespaceSelector(d.limit.Spec.NamespaceSelector)
 	if err != nil {
 		// The API server refuses it.

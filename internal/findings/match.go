@@ -37,7 +37,8 @@ var matchPath = specPath.Child("match")
 func (f *Finder) Match(ctx context.Context, spec placementv1.Match, m *match.Matcher) []Finding {
 	if len(m.Coverage(f.Catalog.Served(), matchPath, f.OwnNamespace).Unserved) > 0 {
 		if err := f.Catalog.Refresh(ctx); err != nil {
-			return append(findingsOfSelectors(spec), notice("%s: can't tell whether the API server serves what the policy matches: %v", matchPath, err))
+			return append(findingsOfSelectors(spec), notice("%s: can't tell whether the API server serves what the policy matches: %v", matchPath,
+				err))
 		}
 	}
 	return f.match(ctx, spec, m)
@@ -70,8 +71,8 @@ func (f *Finder) match(ctx context.Context, spec placementv1.Match, m *match.Mat
 		return append(out, mistake("the policy can't match anything: %s", coverage.Impossible))
 	}
 	if coverage.ClusterScoped && m.SelectsNamespaces() {
-		out = append(out, mistake("%s has no effect: the types that the policy matches are cluster-scoped, and all of their objects are matched. "+
-			"Use objectSelector or matchConditions", path.Child("namespaceSelector")))
+		out = append(out, mistake("%s has no effect: the types that the policy matches are cluster-scoped, and all of their objects are "+
+			"matched. Use objectSelector or matchConditions", path.Child("namespaceSelector")))
 	}
 	if f.Namespaces == nil || coverage.ClusterScoped {
 		return out
@@ -131,8 +132,9 @@ func (f *Finder) findingsOfNamespaceLabel(ctx context.Context, spec placementv1.
 	if i < 0 {
 		return nil
 	}
-	out := advice("%s: the policy matches no object, and objects do not have the name of their namespace, such as %s, in the label %s by themselves. To "+
-		"match the objects of a namespace, select it in %s by the label %s", matchPath.Child("objectSelector"), wanted[i], namespaceLabel,
+	out := advice("%s: the policy matches no object, and objects do not have the name of their namespace, such as %s, in the label %s by "+
+		"themselves. To match the objects of a namespace, select it in %s by the label %s", matchPath.Child("objectSelector"),
+		wanted[i], namespaceLabel,
 		matchPath.Child("namespaceSelector"), corev1.LabelMetadataName)
 	out.Unmatched = true
 	return []Finding{out}
@@ -163,7 +165,8 @@ func (f *Finder) findingsOfWhen(ctx context.Context, spec placementv1.PlacementP
 		if !selects(rule) {
 			continue
 		}
-		out = append(out, advices(matched.Selector(rule.When.NamespaceSelector, specPath.Child("rules").Index(i).Child("when", "namespaceSelector")))...)
+		out = append(out, advices(matched.Selector(rule.When.NamespaceSelector,
+			specPath.Child("rules").Index(i).Child("when", "namespaceSelector")))...)
 	}
 	return out
 }

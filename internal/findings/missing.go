@@ -36,7 +36,8 @@ import (
 // objects without them: in valueFrom without default, unless the requirement has a reason or the rule's message names the key, and in
 // placeholders of a label or annotation that a rule sets, if that is otherwise empty or invalid. It finds none that the rule's condition or
 // that of an earlier rule reads, or without which another policy may deny objects, and none in a policy with match conditions.
-func (f *Finder) findingsOfMissingValues(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, m *match.Matcher) []Finding {
+func (f *Finder) findingsOfMissingValues(ctx context.Context, name string, spec placementv1.PlacementPolicySpec,
+	m *match.Matcher) []Finding {
 	takes := func(rule placementv1.Rule) bool {
 		return rule.Set != nil || slices.ContainsFunc(rule.Require, func(q placementv1.Requirement) bool { return q.ValueFrom != nil })
 	}
@@ -70,11 +71,12 @@ func findingsOfDenials(rule placementv1.Rule, at *field.Path, has func(placement
 	}
 	var out []Finding
 	for i, q := range rule.Require {
-		if q.ValueFrom == nil || q.ValueFrom.Default != nil || q.Reason != "" || has(*q.ValueFrom) || strings.Contains(rule.Message, keyOf(*q.ValueFrom)) {
+		if q.ValueFrom == nil || q.ValueFrom.Default != nil || q.Reason != "" || has(*q.ValueFrom) ||
+			strings.Contains(rule.Message, keyOf(*q.ValueFrom)) {
 			continue
 		}
-		out = append(out, advice("%s: an object without %s is denied%s. Set default, let when select only objects that have it, or say in reason or message "+
-			"what the others lack", at.Index(i).Child("valueFrom"), nounOf(*q.ValueFrom), why))
+		out = append(out, advice("%s: an object without %s is denied%s. Set default, let when select only objects that have it, or say in "+
+			"reason or message what the others lack", at.Index(i).Child("valueFrom"), nounOf(*q.ValueFrom), why))
 	}
 	return out
 }
@@ -94,7 +96,8 @@ func findingsOfEmptyTexts(
 		case text == "":
 			out = append(out, advice("%s: an object without %s gets an empty text. %s", at.Key(key), nounOf(lacks[0]), mend))
 		case len(invalid(text)) > 0:
-			out = append(out, advice("%s: an object without %s can't be decided, because the rest of the text is not a valid value of a label. %s", at.Key(key),
+			out = append(out, advice("%s: an object without %s can't be decided, because the rest of the text is not a valid value of a label. %s",
+				at.Key(key),
 				nounOf(lacks[0]), mend))
 		}
 	}
@@ -115,7 +118,8 @@ func nounOf(v placementv1.ObjectValue) string {
 // hasValue reports whether all objects that a rule decides probably have a label or annotation: the policy matches no others, the condition
 // of the rule or of one before it reads it, or one of the other policies may deny objects without it. rule is the index of the rule in the
 // list.
-func hasValue(v placementv1.ObjectValue, rule int, list []placementv1.Rule, m *match.Matcher, others []placementv1.PlacementPolicySpec) bool {
+func hasValue(v placementv1.ObjectValue, rule int, list []placementv1.Rule, m *match.Matcher,
+	others []placementv1.PlacementPolicySpec) bool {
 	key := keyOf(v)
 	return v.Label != "" && m.RequiresLabel(key) ||
 		slices.ContainsFunc(list[:rule+1], func(r placementv1.Rule) bool { return readsKey(r.When, key) }) ||

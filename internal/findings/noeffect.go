@@ -60,7 +60,8 @@ func findingsOfUnused(module *policy.Module) []Finding {
 	var out []Finding
 	for i, f := range module.Unused {
 		if i == maxUnused {
-			return append(out, advice("spec.rego: %d more rules have no effect: remove the unused rules that are named, to see these", len(module.Unused)-i))
+			return append(out, advice("spec.rego: %d more rules have no effect: remove the unused rules that are named, to see these",
+				len(module.Unused)-i))
 		}
 		out = append(out, Finding{Position: f.Position, Message: f.Message, Level: Advice})
 	}
@@ -80,7 +81,8 @@ func findingsOfRemediation(spec placementv1.PlacementPolicySpec) []Finding {
 		field, bounds string
 		set           bool
 	}{
-		{"blastRadius", "mode Automatic does", r.BlastRadius != nil && *r.BlastRadius != (*placementv1.BlastRadius)(nil).WithDefaults() && !automatic},
+		{"blastRadius", "mode Automatic does", r.BlastRadius != nil && *r.BlastRadius != (*placementv1.BlastRadius)(nil).WithDefaults() &&
+			!automatic},
 		{"budget", "the modes Automatic and Approved do", r.Budget != nil && !automatic && !approved},
 		{"windows", "the modes Automatic and Approved do", len(r.Windows) > 0 && !automatic && !approved},
 	} {
@@ -89,7 +91,8 @@ func findingsOfRemediation(spec placementv1.PlacementPolicySpec) []Finding {
 		case enforced:
 			out = append(out, advice("spec.remediation.%s has no effect in mode %s: it bounds what %s", bound.field, r.Mode, bound.bounds))
 		default:
-			out = append(out, advice("spec.remediation.%s has no effect in mode %s: Berth patches no object before spec.mode is Enforce", bound.field, spec.Mode))
+			out = append(out, advice("spec.remediation.%s has no effect in mode %s: Berth patches no object before spec.mode is Enforce",
+				bound.field, spec.Mode))
 		}
 	}
 	if b := r.BlastRadius; b != nil && b.Percent == maxPercent && b.MinObjects != (*placementv1.BlastRadius)(nil).WithDefaults().MinObjects {
@@ -109,8 +112,9 @@ func findingsOfStageFailures(spec placementv1.PlacementPolicySpec) []Finding {
 	var out []Finding
 	for i, s := range spec.Rollout.Stages {
 		if s.PauseAfterFailures != nil && *s.PauseAfterFailures != intstr.FromInt32(placementv1.DefaultStagePauseAfterFailures) {
-			out = append(out, advice("%s has no effect with remediation.mode: %s: no object fails, because existing objects are not evaluated. Set another mode, "+
-				"such as Manual, or hold the stage by soak or approval", specPath.Child("rollout", "stages").Index(i).Child("pauseAfterFailures"), mode))
+			out = append(out, advice("%s has no effect with remediation.mode: %s: no object fails, because existing objects are not evaluated. Set "+
+				"another mode, such as Manual, or hold the stage by soak or approval",
+				specPath.Child("rollout", "stages").Index(i).Child("pauseAfterFailures"), mode))
 		}
 	}
 	return out
@@ -164,8 +168,8 @@ func (f *Finder) findingsOfGroup(ctx context.Context, name string, spec placemen
 		// The comparison with other policies reports the error.
 		return nil
 	}
-	return []Finding{advice("spec.remediation.budget.group has no effect: no policy of the group %q sets maxPerMinute, maxConcurrent, or perNamespace, which "+
-		"the policies of a group share. Set one of these, or remove group", b.Group)}
+	return []Finding{advice("spec.remediation.budget.group has no effect: no policy of the group %q sets maxPerMinute, maxConcurrent, or "+
+		"perNamespace, which the policies of a group share. Set one of these, or remove group", b.Group)}
 }
 
 // sharesBound reports whether a budget has a bound that applies to the policies of its group together: maxPerMinute, maxConcurrent, or
@@ -200,9 +204,9 @@ func findingsOfMoves(spec placementv1.PlacementPolicySpec, module *policy.Module
 	if len(set) == 0 {
 		return nil
 	}
-	return []Finding{advice("spec.remediation.budget: moves between clusters are not limited by %s: only Karmada and KubeFleet tell Berth when a "+
-		"workload runs in its new clusters. Without them, a move ends with its patch, and only maxPerMinute limits moves. Deliver the objects to "+
-		"one of these two, in this policy or in another one", strings.Join(set, ", "))}
+	return []Finding{advice("spec.remediation.budget: moves between clusters are not limited by %s: only Karmada and KubeFleet tell "+
+		"Berth when a workload runs in its new clusters. Without them, a move ends with its patch, and only maxPerMinute limits moves. Deliver "+
+		"the objects to one of these two, in this policy or in another one", strings.Join(set, ", "))}
 }
 
 // findingsOfVolatile finds preferences because of which existing objects move whenever a pod starts or ends, or a score is reported. With
@@ -251,8 +255,8 @@ func findingsOfAbsentLabels(m *match.Matcher, module *policy.Module) []Finding {
 	var out []Finding
 	for _, label := range lint.AbsentLabels(module.Compiler) {
 		if m.RequiresLabel(label.Key) {
-			out = append(out, mistakeAt(label.Position, fmt.Sprintf("spec.match.objectSelector requires the label %s: objects without it are not matched, so that "+
-				"the policy decides nothing but updates that remove the label. Remove the label from objectSelector", label.Key)))
+			out = append(out, mistakeAt(label.Position, fmt.Sprintf("spec.match.objectSelector requires the label %s: objects without it are not "+
+				"matched, so that the policy decides nothing but updates that remove the label. Remove the label from objectSelector", label.Key)))
 		}
 	}
 	return out
@@ -269,8 +273,9 @@ func findingsOfNeededKeys(m *match.Matcher, module *policy.Module) []Finding {
 		if k.Field == "labels" && m.RequiresLabel(k.Key) {
 			continue
 		}
-		found := advice("clusters is the empty set for an object without %s, which is then denied unless spec.clusters.onEmpty is Clear. To leave it "+
-			"undecided, match only objects that have it, or write clusters := {...} if ...; to deny it, say why in errors", documents[k.Field]+" "+k.Key)
+		found := advice("clusters is the empty set for an object without %s, which is then denied unless spec.clusters.onEmpty is Clear. To "+
+			"leave it undecided, match only objects that have it, or write clusters := {...} if ...; to deny it, say why in errors",
+			documents[k.Field]+" "+k.Key)
 		found.Position = k.Position
 		out = append(out, found)
 	}

@@ -72,9 +72,9 @@ func findingsOfMinObjects(spec placementv1.PlacementPolicySpec) []Finding {
 		b.MinObjects <= placementv1.DefaultBlastRadiusMinObjects {
 		return nil
 	}
-	return []Finding{ofFew(b.MinObjects, "spec.remediation.blastRadius.minObjects: the blast radius never pauses remediation while the policy matches "+
-		"fewer than %d objects: one change may leave all of them denied or without clusters. Set a smaller number, or percent: 100 to disable the guard",
-		b.MinObjects)}
+	return []Finding{ofFew(b.MinObjects, "spec.remediation.blastRadius.minObjects: the blast radius never pauses remediation while the "+
+		"policy matches fewer than %d objects: one change may leave all of them denied or without clusters. Set a smaller number, or percent: "+
+		"100 to disable the guard", b.MinObjects)}
 }
 
 // findingsOfFailures finds numbers in pauseAfterFailures of the budget, and of stages that another stage follows, that stop nothing while
@@ -84,8 +84,8 @@ func findingsOfFailures(spec placementv1.PlacementPolicySpec) []Finding {
 	var out []Finding
 	find := func(limit *intstr.IntOrString, path, what string) {
 		if limit != nil && limit.Type == intstr.Int && limit.IntVal > placementv1.DefaultPauseAfterFailures {
-			out = append(out, ofFew(limit.IntVal, "%s: failures never stop %s while the policy matches fewer than %d objects. Set a smaller number, or Never",
-				path, what, limit.IntVal))
+			out = append(out, ofFew(limit.IntVal, "%s: failures never stop %s while the policy matches fewer than %d objects. Set a smaller "+
+				"number, or Never", path, what, limit.IntVal))
 		}
 	}
 	r := spec.WithDefaults().Remediation
@@ -113,8 +113,8 @@ func findingsOfUnavailable(spec placementv1.PlacementPolicySpec) []Finding {
 		return nil
 	}
 	number := b.MaxUnavailable.IntVal
-	out := advice(`spec.remediation.budget.maxUnavailable: %d bounds nothing while the policy matches no more than %d objects: all of them may be `+
-		`unavailable at the same time. For a percentage, write "%d%%"`, number, number, number)
+	out := advice(`spec.remediation.budget.maxUnavailable: %d bounds nothing while the policy matches no more than %d objects: all of them `+
+		`may be unavailable at the same time. For a percentage, write "%d%%"`, number, number, number)
 	out.Below, out.Until = number/2+1, number+1
 	return []Finding{out}
 }

@@ -222,7 +222,8 @@ func (k objectKeys) findingsOfWhen(when *placementv1.RuleCondition, at *field.Pa
 
 // compare returns the finding in a requirement by In or Exists on one key: no object has the key, but some have a similar one, or those
 // that have it have none of the listed values. document is "labels" or "annotations". none is a clause about what follows.
-func (k objectKeys) compare(at *field.Path, document, key string, operator metav1.LabelSelectorOperator, values []string, none string) []Finding {
+func (k objectKeys) compare(at *field.Path, document, key string, operator metav1.LabelSelectorOperator, values []string,
+	none string) []Finding {
 	noun, existing := documents[document]+" "+key, sets.List(k[document][key])
 	_, exists := k[document][key]
 	switch near := k.similar(document, key); {
@@ -249,7 +250,8 @@ func (k objectKeys) findingsOfExpression(expression string, at *field.Path, none
 		}
 		if key, value := k.keyOfValue(test.Field, test.Values); key != "" {
 			out = append(out, advice("%s: %s: in and exists() compare the keys of %s, and %q is a value of %s. Compare the value, as in "+
-				"object.metadata.?%s[?%q].orValue(\"\") == %[4]q", at, absent.Any("matched object", documents[test.Field]+" "+value, none), test.Field, value,
+				"object.metadata.?%s[?%q].orValue(\"\") == %[4]q", at, absent.Any("matched object", documents[test.Field]+" "+value, none), test.Field,
+				value,
 				documents[test.Field]+" "+key, test.Field, key))
 		}
 	}
@@ -273,7 +275,8 @@ func (k objectKeys) keyOfValue(document string, values []string) (key, value str
 // about what follows. Conditions that do not only require labels may be for other objects.
 func findingsOfBoth(when *placementv1.RuleCondition, objects []*unstructured.Unstructured, at *field.Path, none string) []Finding {
 	s := when.ObjectSelector
-	if s == nil || len(s.MatchLabels) < 2 || len(s.MatchExpressions)+len(when.Annotations) > 0 || when.NamespaceSelector != nil || when.Expression != "" {
+	if s == nil || len(s.MatchLabels) < 2 || len(s.MatchExpressions)+len(when.Annotations) > 0 || when.NamespaceSelector != nil ||
+		when.Expression != "" {
 		return nil
 	}
 	var texts []string
@@ -342,7 +345,8 @@ func longerOrShorter(document, key string, objects []*unstructured.Unstructured)
 		}
 		for other := range of {
 			p, n := splitLabel(other)
-			if own := wordsOf(n); prefix != "" && p == prefix && words.Intersection(own).Len() >= 2 && (words.IsSuperset(own) || own.IsSuperset(words)) {
+			if own := wordsOf(n); prefix != "" && p == prefix && words.Intersection(own).Len() >= 2 &&
+				(words.IsSuperset(own) || own.IsSuperset(words)) {
 				having[other]++
 			}
 		}

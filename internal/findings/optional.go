@@ -68,7 +68,8 @@ func findingsOfMissingFields(
 		}
 		switch {
 		case presence == workload.Sometimes && optional == "":
-			optional = fmt.Sprintf("%s: fails for an object without %s, which then can't be decided: test the field first, as in %s && ...", at(path),
+			optional = fmt.Sprintf("%s: fails for an object without %s, which then can't be decided: test the field first, as in %s && ...",
+				at(path),
 				strings.Join(path, "."), presenceTest(path))
 		case presence == workload.Never && !slices.Contains(elsewhere, t.GroupVersionResource) && slices.ContainsFunc(types, isElsewhere):
 			elsewhere = append(elsewhere, t.GroupVersionResource)
@@ -87,7 +88,8 @@ const maxReads = 16
 
 // missedBy returns the path of the first field without which the evaluation of an expression fails, among those that some or all objects of
 // a type lack. presence is workload.Unknown if there is none, or if one of the earlier rules may exempt such objects.
-func missedBy(ctx context.Context, expression string, t match.ServedType, earlier []placementv1.Rule) (path []string, presence workload.Presence) {
+func missedBy(ctx context.Context, expression string, t match.ServedType, earlier []placementv1.Rule) (path []string,
+	presence workload.Presence) {
 	names := func(text string) bool {
 		return slices.ContainsFunc(earlier, func(r placementv1.Rule) bool { return r.When != nil && strings.Contains(r.When.Expression, text) })
 	}

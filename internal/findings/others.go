@@ -69,7 +69,8 @@ func isRolledBack(spec placementv1.PlacementPolicySpec) bool {
 // that objects which both policies decide are denied. One finding names all of these rules. Rules count only if it is certain that objects
 // can exist that both decide. requiring are the rules of spec that have requirements. other is the name of the other policy, and theirs its
 // spec.
-func findingsOfRequirements(spec placementv1.PlacementPolicySpec, requiring []source, other string, theirs placementv1.PlacementPolicySpec) []Finding {
+func findingsOfRequirements(spec placementv1.PlacementPolicySpec, requiring []source, other string,
+	theirs placementv1.PlacementPolicySpec) []Finding {
 	here, there := selectedBy(spec.Match, nil), selectedBy(theirs.Match, nil)
 	if len(requiring) == 0 || !resourcesShared(spec.Match.ResourceRules, theirs.Match.ResourceRules) || !rules.MayOverlap(&here, &there) {
 		return nil
@@ -92,10 +93,12 @@ func findingsOfRequirements(spec placementv1.PlacementPolicySpec, requiring []so
 		case len(names) == 1:
 			who, which = fmt.Sprintf("rule %s of policy %s", names[0], other), "objects to which both rules apply"
 		default:
-			who, which = fmt.Sprintf("any of the rules %s of policy %s", strings.Join(names, ", "), other), "objects to which this rule and one of those apply"
+			who, which = fmt.Sprintf("any of the rules %s of policy %s", strings.Join(names, ", "), other),
+				"objects to which this rule and one of those apply"
 		}
-		out = append(out, advice("%s: no cluster can ever meet these requirements and those of %s: %s are denied, because an object gets the clusters that all "+
-			"policies allow. Change one of the policies, or what it matches", specPath.Child("rules").Index(one.index).Child("require"), who, which))
+		out = append(out, advice("%s: no cluster can ever meet these requirements and those of %s: %s are denied, because an object gets the "+
+			"clusters that all policies allow. Change one of the policies, or what it matches",
+			specPath.Child("rules").Index(one.index).Child("require"), who, which))
 	}
 	return out
 }
@@ -105,11 +108,13 @@ func findingsOfRequirements(spec placementv1.PlacementPolicySpec, requiring []so
 // it has no effect on any object: an author may mean a value for those objects that the other policy does not decide.
 func findingsOfSettings(ours, theirs setter) []Finding {
 	isLower := ours.priority < theirs.priority
-	why := fmt.Sprintf("spec.priority of both is %d, and the policy whose name sorts first wins. Change one of these priorities", ours.priority)
+	why := fmt.Sprintf("spec.priority of both is %d, and the policy whose name sorts first wins. Change one of these priorities",
+		ours.priority)
 	winner := "the value of policy " + theirs.name
 	switch {
 	case isLower:
-		why = fmt.Sprintf("spec.priority is %d in this policy, and %d in the other one. Change one of these priorities", ours.priority, theirs.priority)
+		why = fmt.Sprintf("spec.priority is %d in this policy, and %d in the other one. Change one of these priorities",
+			ours.priority, theirs.priority)
 	case ours.name < theirs.name:
 		winner = "the value of this policy"
 	}

@@ -33,14 +33,15 @@ import (
 
 // findingsOfReplicas finds spec.delivery.replicas that divides nothing, that divides objects among fewer clusters than the rules give, or
 // that keeps objects from being delivered to Karmada.
-func (f *Finder) findingsOfReplicas(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher, module *policy.Module) []Finding {
+func (f *Finder) findingsOfReplicas(ctx context.Context, spec placementv1.PlacementPolicySpec, m *match.Matcher,
+	module *policy.Module) []Finding {
 	if spec.Delivery == nil || spec.Delivery.Replicas == nil || spec.WithDefaults().Mode != placementv1.ModeEnforce {
 		return nil
 	}
 	path := specPath.Child("delivery", "replicas")
 	if types, all := m.Types(f.Catalog.Served()); all && len(types) > 0 && !slices.ContainsFunc(types, mayHaveReplicas) {
-		return []Finding{mistake("%s has no effect: %s have no replicas, so that each cluster gets the whole object. Match types that have spec.replicas, "+
-			"such as deployments.apps, or remove replicas", path, plurals(types))}
+		return []Finding{mistake("%s has no effect: %s have no replicas, so that each cluster gets the whole object. Match types that have "+
+			"spec.replicas, such as deployments.apps, or remove replicas", path, plurals(types))}
 	}
 	if !module.FromRules() {
 		// Rego may give a cluster a number of replicas, whatever the bounds are.
@@ -131,8 +132,8 @@ func findingsOfMaximum(maximum int32, most int, objects []replicated, m *match.M
 	default:
 		return nil
 	}
-	return []Finding{advice("%s: %s can't be delivered: Karmada runs all replicas of an object, and the clusters that the policy gives may have no more than %d. "+
-		"Raise maxPerCluster, or give more clusters", at, which, all)}
+	return []Finding{advice("%s: %s can't be delivered: Karmada runs all replicas of an object, and the clusters that the policy gives may "+
+		"have no more than %d. Raise maxPerCluster, or give more clusters", at, which, all)}
 }
 
 // findingsOfMinimum finds a minimum of each cluster that is at least four times the largest number of replicas of the matched objects, so
@@ -146,8 +147,8 @@ func findingsOfMinimum(minimum int32, objects []replicated, at *field.Path) []Fi
 	if largest < 2 || int64(minimum) < 4*largest {
 		return nil
 	}
-	return []Finding{advice("%s: no matched object is divided: none has more than %d replicas, and the first cluster gets at least %d. Set a smaller number",
-		at, largest, minimum)}
+	return []Finding{advice("%s: no matched object is divided: none has more than %d replicas, and the first cluster gets at least %d. Set a "+
+		"smaller number", at, largest, minimum)}
 }
 
 // limitOf returns the limit that all rules of a policy have that give clusters; 0 if they have none, or different ones.
@@ -184,6 +185,7 @@ func findingsOfUnreachedLimit(minimum, limit int32, objects []replicated, at *fi
 	if 2*undivided <= len(several) {
 		return nil
 	}
-	return []Finding{advice("%s: no matched object is divided among %d clusters, as many as the rules give, because none has %d replicas: %d of the %d with "+
-		"several replicas run in a single cluster. Set a smaller number, or a smaller limit", at, limit, minimum*limit, undivided, len(several))}
+	return []Finding{advice("%s: no matched object is divided among %d clusters, as many as the rules give, because none has %d replicas: %d "+
+		"of the %d with several replicas run in a single cluster. Set a smaller number, or a smaller limit", at, limit, minimum*limit,
+		undivided, len(several))}
 }

@@ -189,7 +189,8 @@ func valuesSetBy(rule placementv1.Rule, i int) map[setField]fieldValue {
 		out[setField{podscheduling.NodeSelector, key}] = fieldValue{placeOf(at.Child(podscheduling.NodeSelector).Key(key)), string(text)}
 	}
 	if set.PriorityClassName != "" {
-		out[setField{field: podscheduling.PriorityClassName}] = fieldValue{placeOf(at.Child(podscheduling.PriorityClassName)), set.PriorityClassName}
+		out[setField{field: podscheduling.PriorityClassName}] = fieldValue{placeOf(at.Child(podscheduling.PriorityClassName)),
+			set.PriorityClassName}
 	}
 	if set.SchedulerName != "" {
 		out[setField{field: fieldSchedulerName}] = fieldValue{placeOf(at.Child(fieldSchedulerName)), set.SchedulerName}
@@ -203,7 +204,8 @@ func selectedBy(m placementv1.Match, when *placementv1.RuleCondition) placementv
 		when = &placementv1.RuleCondition{}
 	}
 	out := *when
-	out.ObjectSelector, out.NamespaceSelector = bothSelectors(m.ObjectSelector, when.ObjectSelector), bothSelectors(m.NamespaceSelector, when.NamespaceSelector)
+	out.ObjectSelector, out.NamespaceSelector = bothSelectors(m.ObjectSelector, when.ObjectSelector),
+		bothSelectors(m.NamespaceSelector, when.NamespaceSelector)
 	return out
 }
 
@@ -215,7 +217,8 @@ func bothSelectors(a, b *metav1.LabelSelector) *metav1.LabelSelector {
 			continue
 		}
 		for key, text := range s.MatchLabels {
-			out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{text}})
+			out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn,
+				Values: []string{text}})
 		}
 		out.MatchExpressions = append(out.MatchExpressions, s.MatchExpressions...)
 	}
@@ -254,7 +257,9 @@ func (s source) decidesAll(narrow source) bool {
 	}
 	return resources(narrow.match.ResourceRules, s.match.ResourceRules) &&
 		!slices.ContainsFunc(s.match.MatchConditions, func(wide admissionregistrationv1.MatchCondition) bool {
-			return !slices.ContainsFunc(narrow.match.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool { return c.Expression == wide.Expression })
+			return !slices.ContainsFunc(narrow.match.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool {
+				return c.Expression == wide.Expression
+			})
 		}) &&
 		rules.AppliesWithin(&narrow.selects, &s.selects) &&
 		!slices.ContainsFunc(s.before, func(c placementv1.RuleCondition) bool { return rules.MayOverlap(&c, &narrow.selects) })

@@ -86,8 +86,8 @@ func findingsOfPercentages(stages []placementv1.RolloutStage, path *field.Path) 
 	if n < 2 || sum != maxPercent {
 		return nil
 	}
-	return []Finding{advice("%s: percentages are cumulative: in stage %q, the version decides in %d percent of the namespaces, and not in all. "+
-		"For all of them, write percent: 100", path.Index(last).Child("percent"), stages[last].Name, stages[last].Percent)}
+	return []Finding{advice("%s: percentages are cumulative: in stage %q, the version decides in %d percent of the namespaces, and "+
+		"not in all. For all of them, write percent: 100", path.Index(last).Child("percent"), stages[last].Name, stages[last].Percent)}
 }
 
 // findingsOfLastSoak finds a soak of the last stage, which nothing follows, in place of the one before it. If the stage before has a soak
@@ -106,8 +106,8 @@ func (f *Finder) findingsOfLastSoak(stages []placementv1.RolloutStage, m *match.
 		}
 		instead = fmt.Sprintf("set soak of stage %q", before.Name)
 	}
-	return []Finding{advice("%s: no namespace waits for this soak: it begins when the objects of stage %q are moved, and no stage follows. To wait before "+
-		"stage %q, %s", path.Index(n-1).Child("soak"), last.Name, last.Name, instead)}
+	return []Finding{advice("%s: no namespace waits for this soak: it begins when the objects of stage %q are moved, and no stage follows. "+
+		"To wait before stage %q, %s", path.Index(n-1).Child("soak"), last.Name, last.Name, instead)}
 }
 
 // soaks reports whether the next stage waits for a time after the stage.
@@ -117,7 +117,8 @@ func soaks(s placementv1.RolloutStage) bool { return s.Soak != nil && s.Soak.Dur
 // exist and that the policy matches. It also finds stages in a policy that matches only cluster-scoped types. If the namespaces can't be
 // read, it returns a notice; nil if Finder.Namespaces is nil, if the policy matches no namespace, or if there are more than
 // maxStagedNamespaces.
-func (f *Finder) findingsOfStages(ctx context.Context, list []placementv1.RolloutStage, stages *rollout.Stages, m *match.Matcher, path *field.Path) []Finding {
+func (f *Finder) findingsOfStages(ctx context.Context, list []placementv1.RolloutStage, stages *rollout.Stages, m *match.Matcher,
+	path *field.Path) []Finding {
 	if m.Coverage(f.Catalog.Served(), path, f.OwnNamespace).ClusterScoped {
 		return []Finding{advice("%s: no object that the policy matches belongs to a stage: the types that it matches are cluster-scoped. "+
 			"All of their objects get a new version after the last stage", path)}
@@ -145,7 +146,8 @@ func (f *Finder) findingsOfStages(ctx context.Context, list []placementv1.Rollou
 		case soaks(last):
 			how = "after its soak, without an approval"
 		}
-		out = append(out, advice("%s: %s follow after the last stage %q, %s. To have them in a stage, add {name: rest, percent: 100}", path, text, last.Name, how))
+		out = append(out, advice("%s: %s follow after the last stage %q, %s. To have them in a stage, add {name: rest, percent: 100}",
+			path, text, last.Name, how))
 	}
 	for i, s := range list {
 		at := path.Index(i).Child("namespaceSelector")
@@ -162,7 +164,8 @@ func (f *Finder) findingsOfStages(ctx context.Context, list []placementv1.Rollou
 		case c.own == 0 && rollout.SelectsAll(s):
 			// It is for namespaces to come.
 		case c.own == 0:
-			out = append(out, advice("%s only namespaces that belong to earlier stages, so that stage %q has no namespace: %s", selects, s.Name, c.earlier.text(list)))
+			out = append(out, advice("%s only namespaces that belong to earlier stages, so that stage %q has no namespace: %s", selects,
+				s.Name, c.earlier.text(list)))
 		case s.NamespaceSelector != nil && c.shared.count > 0:
 			out = append(out, advice("%s also selects %s: a namespace belongs to the first stage that selects it", at, c.shared.text(list)))
 		default:

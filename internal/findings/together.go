@@ -210,16 +210,18 @@ func findingsOfDevelopers(ours giver, others []giver) []Finding {
 			return theirs.DeveloperChoice == placementv1.DeveloperChoiceIgnore
 		})
 		if found && !ignored {
-			out = append(out, advice("spec.clusters.developerChoice has no effect: policy %s gives clusters to the same objects and has Narrow, and Override counts "+
-				"only if all policies have it that give an object clusters. Set Override there, too, or Ignore here, which counts by itself", name))
+			out = append(out, advice("spec.clusters.developerChoice has no effect: policy %s gives clusters to the same objects and has Narrow, "+
+				"and Override counts only if all policies have it that give an object clusters. Set Override there, too, or Ignore here, which counts "+
+				"by itself", name))
 		}
 	}
 	rank := func(e placementv1.OnEmpty) int { return slices.Index(strictness, e) }
 	if rank(set.OnEmpty) > 0 {
 		name, found := find(func(theirs placementv1.ClustersRule) bool { return theirs.OnEmpty == placementv1.OnEmptyDeny })
 		if found {
-			out = append(out, advice("spec.clusters.onEmpty has no effect: policy %s gives clusters to the same objects and has Deny, and %s counts only if all "+
-				"policies have it that give an object clusters. Set %s there, too, or remove it here", name, set.OnEmpty, set.OnEmpty))
+			out = append(out, advice("spec.clusters.onEmpty has no effect: policy %s gives clusters to the same objects and has Deny, and %s "+
+				"counts only if all policies have it that give an object clusters. Set %s there, too, or remove it here", name,
+				set.OnEmpty, set.OnEmpty))
 		}
 	}
 	return out
@@ -241,9 +243,9 @@ func findingsOfChoices(ours, theirs giver, clusters func() []map[string]any) []F
 		if ours.spec.Rules[our.index].Limit == 0 {
 			field = "spread"
 		}
-		out = append(out, advice("%s: rule %s of policy %s chooses clusters for the same objects in another order, and an object gets only clusters that both rules "+
-			"choose, which may be few or none. Choose in one of the policies, and require in the other one what all clusters have to meet",
-			specPath.Child("rules").Index(our.index).Child(field), theirs.gives[i].rule, theirs.name))
+		out = append(out, advice("%s: rule %s of policy %s chooses clusters for the same objects in another order, and an object gets only "+
+			"clusters that both rules choose, which may be few or none. Choose in one of the policies, and require in the other one what all "+
+			"clusters have to meet", specPath.Child("rules").Index(our.index).Child(field), theirs.gives[i].rule, theirs.name))
 	}
 	return out
 }
@@ -268,7 +270,8 @@ func chooses(list []placementv1.Rule, i int, clusters []map[string]any) bool {
 		return true
 	}
 	if slices.ContainsFunc(rule.Require, func(q placementv1.Requirement) bool {
-		return q.Field == placementv1.ClusterFieldName && q.Operator == placementv1.OperatorIn && q.Values != nil && len(q.Values) <= int(rule.Limit)
+		return q.Field == placementv1.ClusterFieldName && q.Operator == placementv1.OperatorIn && q.Values != nil &&
+			len(q.Values) <= int(rule.Limit)
 	}) {
 		return false
 	}
@@ -304,8 +307,9 @@ func findingsOfDelivered(spec placementv1.PlacementPolicySpec, other string, the
 			equality.Semantic.DeepEqual(spec.Delivery.Karmada, theirs.Delivery.Karmada)},
 	} {
 		if part.isSet && !part.same {
-			out = append(out, advice("spec.delivery.%s has no effect: policy %s delivers the same objects, and its spec.priority is %d and that of this policy %d, so "+
-				"that the other spec.delivery counts. Set the field there, or a higher priority here", part.field, other, theirs.Priority, spec.Priority))
+			out = append(out, advice("spec.delivery.%s has no effect: policy %s delivers the same objects, and its spec.priority is %d and that of "+
+				"this policy %d, so that the other spec.delivery counts. Set the field there, or a higher priority here", part.field, other,
+				theirs.Priority, spec.Priority))
 		}
 	}
 	return out

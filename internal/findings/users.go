@@ -41,8 +41,8 @@ func (f *Finder) findingsOfUsers(ctx context.Context, spec placementv1.Placement
 	var out []Finding
 	for i, condition := range spec.Match.MatchConditions {
 		if match.ExcludesUser(ctx, condition.Expression, username, groups) {
-			out = append(out, advice("%s: the policy matches no existing object: it is evaluated on each as if Berth updated the object, and this condition is "+
-				"false for requests of Berth. Select by what the object has, such as a label, or set remediation.mode: NewOnly",
+			out = append(out, advice("%s: the policy matches no existing object: it is evaluated on each as if Berth updated the object, and this "+
+				"condition is false for requests of Berth. Select by what the object has, such as a label, or set remediation.mode: NewOnly",
 				matchPath.Child("matchConditions").Index(i).Child("expression")))
 		}
 	}

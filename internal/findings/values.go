@@ -119,7 +119,8 @@ func mentionsIn(spec placementv1.PlacementPolicySpec, module *policy.Module) men
 		case len(path) == 2 && documents[path[0]] != "":
 			noun = documents[path[0]] + " " + path[1]
 		}
-		out.comparisons = append(out.comparisons, comparison{at: at, each: []place{at}, noun: noun, path: path, values: []string{c.Value}, given: c.Given})
+		out.comparisons = append(out.comparisons, comparison{at: at, each: []place{at}, noun: noun, path: path,
+			values: []string{c.Value}, given: c.Given})
 	}
 	for _, k := range lint.ClusterKeys(module.Compiler) {
 		out.keys = append(out.keys, key{Key: rules.Key{Document: k.Document, Name: k.Name}, at: place{Position: k.Position}})
@@ -146,7 +147,8 @@ func mentionsInRules(list []placementv1.Rule, ofNodes bool) (out mentions) {
 	for i, rule := range list {
 		if s := rule.Spread; s != nil && s.Field != "" && rule.Candidates != placementv1.RuleCandidatesNodes {
 			at := specPath.Child("rules").Index(i).Child("spread")
-			c := rules.Compared{Requirement: placementv1.Requirement{Subject: placementv1.Subject{Field: s.Field}, Operator: placementv1.OperatorExists}, Field: at}
+			c := rules.Compared{Requirement: placementv1.Requirement{Subject: placementv1.Subject{Field: s.Field},
+				Operator: placementv1.OperatorExists}, Field: at}
 			out.add(c)
 		}
 	}
@@ -253,7 +255,8 @@ func (p population) compare(c comparison) []Finding {
 	var rest []string
 	for i, value := range c.values {
 		if near := misspelt(value, known); near != "" {
-			out = append(out, c.each[i].finding(Mistake, fmt.Sprintf("no %s has %s; did you mean %q?", p.noun, absent.Subject(c.noun, strconv.Quote(value)), near)))
+			out = append(out, c.each[i].finding(Mistake, fmt.Sprintf("no %s has %s; did you mean %q?", p.noun,
+				absent.Subject(c.noun, strconv.Quote(value)), near)))
 			continue
 		}
 		out = append(out, p.otherCase(c, i)...)
@@ -292,9 +295,8 @@ func (p population) otherCase(c comparison, i int) []Finding {
 	if more := len(names) - 1; more > 0 {
 		which += fmt.Sprintf(" (and %d more)", more)
 	}
-	return []Finding{c.each[i].finding(Advice, fmt.Sprintf("%s has %s, which is not %q: In and NotIn tell upper case from lower case. Correct one of "+
-		"them, or list both",
-		which, absent.Subject(c.noun, strconv.Quote(other)), value))}
+	return []Finding{c.each[i].finding(Advice, fmt.Sprintf("%s has %s, which is not %q: In and NotIn tell upper case from lower case. "+
+		"Correct one of them, or list both", which, absent.Subject(c.noun, strconv.Quote(other)), value))}
 }
 
 // similarResource returns the finding in the name of a resource that no member has, and that is similar to one that some have.
@@ -331,7 +333,8 @@ func (p population) similarFallback(c comparison, known []string) []Finding {
 	if slices.Contains(known, value) || near == "" {
 		return nil
 	}
-	return []Finding{c.each[0].finding(Advice, fmt.Sprintf("no %s has %s now; did you mean %q?", p.noun, absent.Subject(c.noun, strconv.Quote(value)), near))}
+	return []Finding{c.each[0].finding(Advice, fmt.Sprintf("no %s has %s now; did you mean %q?", p.noun,
+		absent.Subject(c.noun, strconv.Quote(value)), near))}
 }
 
 // compareExists returns the finding in a comparison by operator Exists: no member has a value, whether or not it has a similar key, or the
@@ -376,7 +379,8 @@ func (p population) compareOrder(c comparison, known []string) []Finding {
 	if c.proportional {
 		consequence = "gets none of the preference's weight"
 	}
-	return []Finding{c.at.finding(Advice, fmt.Sprintf("%s of %s is not a %s: %q %s%s", c.noun, which, strings.ToLower(string(c.as)), example, consequence,
+	return []Finding{c.at.finding(Advice, fmt.Sprintf("%s of %s is not a %s: %q %s%s", c.noun, which,
+		strings.ToLower(string(c.as)), example, consequence,
 		c.readable(known)))}
 }
 
@@ -705,7 +709,8 @@ func (f *Finder) findingsOfClasses(ctx context.Context, spec placementv1.Placeme
 		if s.at.field != "" {
 			who = "of an object that the rule decides"
 		}
-		if text := absent.Values("PriorityClass", absent.Name, []string{s.value}, known, fmt.Sprintf("so that no pod %s can be created", who)); text != "" {
+		if text := absent.Values("PriorityClass", absent.Name, []string{s.value}, known,
+			fmt.Sprintf("so that no pod %s can be created", who)); text != "" {
 			out = append(out, s.at.finding(Advice, text))
 		}
 	}

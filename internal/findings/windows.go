@@ -47,11 +47,12 @@ func findingsOfWindows(list []placementv1.RemediationWindow) []Finding {
 		out = append(out, findingsOfSchedule(one, fmt.Sprintf("%s[%d].start", path, i))...)
 	}
 	for _, i := range windows.Redundant() {
-		out = append(out, advice("%s[%d] has no effect: others are open whenever it is, and Berth patches while any window is open. To patch only in "+
-			"this one, remove the others", path, i))
+		out = append(out, advice("%s[%d] has no effect: others are open whenever it is, and Berth patches while any window is open. To "+
+			"patch only in this one, remove the others", path, i))
 	}
 	if windows.StayClosed() {
-		out = append(out, advice("%s: there are ten months or more in which no window opens, and violations of existing objects stay for so long. The fields of "+
+		out = append(out, advice("%s: there are ten months or more in which no window opens, and violations of existing objects stay for so "+
+			"long. The fields of "+
 			`start are minute, hour, day of month, month, and day of week: "0 22 * * 6" opens a window each Saturday at 22:00`, path))
 	}
 	return out
@@ -66,7 +67,8 @@ func findingOfOpen(list []placementv1.RemediationWindow, windows window.Windows,
 				`Set a shorter duration, or a start that comes less often: "0 22 * * *" comes once a day, at 22:00`, path, i, list[i].Duration.Duration)
 		}
 	}
-	return advice("%s: the windows have no effect together: one of them is always open, and Berth patches while any is. Remove one, or all", path)
+	return advice("%s: the windows have no effect together: one of them is always open, and Berth patches while any is. Remove one, or all",
+		path)
 }
 
 // findingsOfSchedule finds a schedule that opens a window at other times than it seems to: in each minute of an hour, as * 22 * * * does;
@@ -87,8 +89,8 @@ func findingsOfSchedule(one placementv1.RemediationWindow, at string) []Finding 
 			at, one.Start, hour, hour, fmt.Sprintf("0 %d %s", hour, strings.Join(fields[2:], " "))))
 	}
 	if isWeek(fields[2]) && fields[4] != "*" && fields[4] != "?" {
-		out = append(out, advice("%s: %q opens the window on each day of month %s, and also on each day of week %s: cron requires one of the two, not both. "+
-			"Write * for one of them", at, one.Start, fields[2], fields[4]))
+		out = append(out, advice("%s: %q opens the window on each day of month %s, and also on each day of week %s: cron requires one of the "+
+			"two, not both. Write * for one of them", at, one.Start, fields[2], fields[4]))
 	}
 	return out
 }

@@ -106,7 +106,8 @@ func candidateOf(e *explain.Explanation, cluster string) *explain.Candidate {
 // choicesOf returns the enforced policies that choose a cluster.
 func choicesOf(e *explain.Explanation, cluster string) (out []Choice) {
 	for _, p := range e.Policies {
-		if p.Mode == placementv1.ModeEnforce && p.Decision != nil && p.Decision.Clusters != nil && slices.Contains(*p.Decision.Clusters, cluster) {
+		if p.Mode == placementv1.ModeEnforce && p.Decision != nil && p.Decision.Clusters != nil &&
+			slices.Contains(*p.Decision.Clusters, cluster) {
 			out = append(out, Choice{p.Name, p.Rule})
 		}
 	}

@@ -93,7 +93,8 @@ func New(ctx context.Context, s *simulation.Simulation) (*Fleet, error) {
 	for o, err := range s.MatchedWith(ctx, fieldsOf) {
 		switch {
 		case apierrors.IsForbidden(err):
-			b.notes = append(b.notes, fmt.Sprintf("you may not list %s, so they are missing: ask for the right to list them", o.Resource.GroupResource()))
+			b.notes = append(b.notes, fmt.Sprintf("you may not list %s, so they are missing: ask for the right to list them",
+				o.Resource.GroupResource()))
 		case err != nil:
 			return nil, err
 		default:

@@ -202,8 +202,8 @@ func nodeOf(pod *unstructured.Unstructured) string {
 func (b *builder) nodes(ctx context.Context, objects []simulation.Object) ([]Site, error) {
 	listed, err := b.simulation.Cluster().List(ctx, nodes, nodeFields)
 	if apierrors.IsForbidden(err) {
-		b.notes = append(b.notes, "you may not list nodes, so nodes without Pods, and the zones and the used and free amounts of all nodes, are missing: "+
-			"ask for the right to list them")
+		b.notes = append(b.notes, "you may not list nodes, so nodes without Pods, and the zones and the used and free amounts of all nodes, are "+
+			"missing: ask for the right to list them")
 		return nil, nil
 	}
 	if err != nil {

@@ -173,8 +173,8 @@ func (b *builder) waits(o simulation.Object, v *placement.Verdict) string {
 		// All objects of the policy that wait do so for the same reason.
 		return "it waits " + waiting[0].Message
 	}
-	return cmp.Or(explain.Waits(b.simulation, o, v), fmt.Sprintf("PlacementPolicy %s decides other values, and Berth has not patched the object yet",
-		v.Policy.Name))
+	return cmp.Or(explain.Waits(b.simulation, o, v), fmt.Sprintf("PlacementPolicy %s decides other values, and Berth has not patched the "+
+		"object yet", v.Policy.Name))
 }
 
 // decidedList returns the text of the list of clusters that policies decide for an object whose list is current: the one that remediation
@@ -184,7 +184,8 @@ func decidedList(current *string, verdicts []*placement.Verdict) *string {
 	var written, other *placement.Change
 	blocked := remediation.Blocks(verdicts)
 	for _, v := range verdicts {
-		if v.Policy.Mode != placementv1.ModeEnforce || v.Policy.Remediation == placementv1.RemediationNewOnly || v.Err != nil || len(v.Decision.Errors) > 0 {
+		if v.Policy.Mode != placementv1.ModeEnforce || v.Policy.Remediation == placementv1.RemediationNewOnly || v.Err != nil ||
+			len(v.Decision.Errors) > 0 {
 			continue
 		}
 		for _, c := range v.OnceApproved().Changes {
@@ -210,9 +211,11 @@ func reportsOf(policies []*simulation.Policy) map[string]map[placementv1.ObjectR
 		reports := map[placementv1.ObjectReference]finding{}
 		for _, m := range p.Object.Status.Moving {
 			since := m.Since.UTC().Format(time.RFC3339)
-			found := finding{state: Violating, reason: fmt.Sprintf("Berth moved the object at %s, and it did not run in its clusters in time: see there why", since)}
+			found := finding{state: Violating, reason: fmt.Sprintf("Berth moved the object at %s, and it did not run in its clusters in time: see "+
+				"there why", since)}
 			if m.Deadline != nil {
-				found = finding{state: Moving, reason: fmt.Sprintf("Berth moved the object at %s; the move fails at %s if the object does not run by then", since,
+				found = finding{state: Moving, reason: fmt.Sprintf("Berth moved the object at %s; the move fails at %s if the object does not "+
+					"run by then", since,
 					m.Deadline.UTC().Format(time.RFC3339))}
 			}
 			reports[m.Object] = found

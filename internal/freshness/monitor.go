@@ -112,8 +112,9 @@ func (m *Monitor) Start(ctx context.Context) error {
 		if failing != (err != nil) && ctx.Err() == nil {
 			failing = err != nil
 			if failing {
-				log.Info("The API server did not confirm that this replica has the newest policies. Once its last confirmation is older than the bound "+
-					"(--policy-max-staleness), this replica is not Ready, and its webhooks return an error", "error", err.Error(), "bound", m.options.Bound)
+				log.Info("The API server did not confirm that this replica has the newest policies. Once its last confirmation is older than "+
+					"the bound (--policy-max-staleness), this replica is not Ready, and its webhooks return an error", "error", err.Error(),
+					"bound", m.options.Bound)
 			} else {
 				log.Info("The API server confirmed again that this replica has the newest policies")
 			}

@@ -43,7 +43,8 @@ func WrongType(err error, text []byte) error {
 		want = "a string"
 	case reflect.Bool:
 		want = "true or false"
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16,
+		reflect.Uint32, reflect.Uint64:
 		want = "an integer"
 	case reflect.Float32, reflect.Float64:
 		want = "a number"

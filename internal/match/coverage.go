@@ -100,7 +100,8 @@ func (m *Matcher) Types(served *ServedTypes) (types []ServedType, ok bool) {
 		return nil, false
 	}
 	for _, rule := range m.match.ResourceRules[:m.rules] {
-		if slices.Contains(slices.Concat(rule.APIGroups, rule.APIVersions, rule.Resources), wildcard) || served.hasUndiscovered(rule.APIGroups, rule.APIVersions) {
+		if slices.Contains(slices.Concat(rule.APIGroups, rule.APIVersions, rule.Resources), wildcard) ||
+			served.hasUndiscovered(rule.APIGroups, rule.APIVersions) {
 			return nil, false
 		}
 		for _, resource := range rule.Resources {
@@ -179,7 +180,8 @@ func (s *ServedTypes) matched(entry placementv1.ResourceRule) (matched []ServedT
 func (s *ServedTypes) unservedMessage(entry placementv1.ResourceRule) string {
 	name := entry.Resources[0]
 	if name == wildcard {
-		text := fmt.Sprintf("the API server serves nothing in apiGroups %s, apiVersions %s", stringList(entry.APIGroups), stringList(entry.APIVersions))
+		text := fmt.Sprintf("the API server serves nothing in apiGroups %s, apiVersions %s", stringList(entry.APIGroups),
+			stringList(entry.APIVersions))
 		for _, group := range entry.APIGroups {
 			if meant, ok := s.suggestGroup(group); ok {
 				return text + fmt.Sprintf(" (did you mean the group %q?)", meant)
@@ -187,7 +189,8 @@ func (s *ServedTypes) unservedMessage(entry placementv1.ResourceRule) string {
 		}
 		return text
 	}
-	text := fmt.Sprintf("the API server does not serve %q in apiGroups %s, apiVersions %s", name, stringList(entry.APIGroups), stringList(entry.APIVersions))
+	text := fmt.Sprintf("the API server does not serve %q in apiGroups %s, apiVersions %s", name, stringList(entry.APIGroups),
+		stringList(entry.APIVersions))
 	plural, ok := s.FindPlural(name, entry.APIGroups)
 	if !ok {
 		return text
@@ -226,7 +229,8 @@ func ReasonSelectsNone(s *metav1.LabelSelector, ownNamespace string) string {
 	}
 	values, bounded := valuesOf(normalizeSelector(s), corev1.LabelMetadataName)
 	if bounded && !slices.ContainsFunc(values, func(name string) bool { return !IsProtectedNamespace(name, ownNamespace) }) {
-		return fmt.Sprintf("it selects %s only, where nothing is ever matched: kube-system and Berth's own namespace are protected", strings.Join(values, ", "))
+		return fmt.Sprintf("it selects %s only, where nothing is ever matched: kube-system and Berth's own namespace are protected",
+			strings.Join(values, ", "))
 	}
 	return ""
 }

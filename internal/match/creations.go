@@ -200,7 +200,8 @@ func (c *creation) evaluate(ctx context.Context, e celast.Expr) outcome {
 // whose text has one may be there to keep a match condition from failing when an object is created. If the outcome of such an operand is
 // not known, FailsOnCreate is not certain, and reports no failure.
 var marksOfUpdates = []string{
-	"request", "oldObject", "status", "annotations", "generation", "uid", "Timestamp", "resourceVersion", "managedFields", "ownerReferences", "finalizers",
+	"request", "oldObject", "status", "annotations", "generation", "uid", "Timestamp", "resourceVersion", "managedFields",
+	"ownerReferences", "finalizers",
 }
 
 // mayTellUpdates reports whether an expression may be there to tell updates from creations: its text has one of marksOfUpdates, such as

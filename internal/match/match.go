@@ -85,7 +85,8 @@ type Matcher struct {
 
 // ExcludedByWithin reports whether the function of Within excludes an object whose type and namespace the match selects otherwise.
 func (m *Matcher) ExcludedByWithin(o Object) bool {
-	return m.within != nil && m.SelectsResource(o.Resource) && m.SelectsByLabels(o.Namespace, o.NamespaceLabels) && !m.within(o.Namespace, o.NamespaceLabels)
+	return m.within != nil && m.SelectsResource(o.Resource) && m.SelectsByLabels(o.Namespace, o.NamespaceLabels) &&
+		!m.within(o.Namespace, o.NamespaceLabels)
 }
 
 // Within returns a copy of the matcher that matches only objects in namespaces for which within returns true. within gets the
@@ -196,7 +197,8 @@ func compileConditions(list []admissionregistrationv1.MatchCondition, path *fiel
 		}
 		accessor := &matchconditions.MatchCondition{Name: c.Name, Expression: c.Expression}
 		accessors[i] = accessor
-		one := conditionCompiler().CompileCondition([]plugincel.ExpressionAccessor{accessor}, plugincel.OptionalVariableDeclarations{}, environment.NewExpressions)
+		one := conditionCompiler().CompileCondition([]plugincel.ExpressionAccessor{accessor}, plugincel.OptionalVariableDeclarations{},
+			environment.NewExpressions)
 		for _, err := range one.CompilationErrors() {
 			errs = append(errs, field.Invalid(path.Index(i).Child("expression"), c.Expression, err.Error()))
 		}
@@ -293,7 +295,8 @@ func (m *Matcher) evaluateConditions(ctx context.Context, o Object) (bool, error
 		VersionedOldObject: old,
 		VersionedKind:      kind,
 	}
-	results, _, err := m.conditions.ForInput(ctx, attributes, o.Request, plugincel.OptionalVariableBindings{}, nil, celconfig.RuntimeCELCostBudgetMatchConditions)
+	results, _, err := m.conditions.ForInput(ctx, attributes, o.Request, plugincel.OptionalVariableBindings{}, nil,
+		celconfig.RuntimeCELCostBudgetMatchConditions)
 	if err != nil {
 		return true, fmt.Errorf("evaluating match conditions: %w", err)
 	}

@@ -67,7 +67,8 @@ func (m *Matcher) Mismatch(ctx context.Context, o Object, ownNamespace string) *
 		}
 		one := &Matcher{conditions: alone}
 		if matches, err := one.evaluateConditions(ctx, o); err == nil && !matches {
-			return &Mismatch{fmt.Sprintf("matchConditions[%d]", i), fmt.Sprintf("the condition %q is false: %s", condition.Name, condition.Expression)}
+			return &Mismatch{fmt.Sprintf("matchConditions[%d]", i), fmt.Sprintf("the condition %q is false: %s",
+				condition.Name, condition.Expression)}
 		}
 	}
 	return nil
@@ -76,8 +77,10 @@ func (m *Matcher) Mismatch(ctx context.Context, o Object, ownNamespace string) *
 // SelectsIn reports, as far as a type and a namespace with labels decide, whether Mismatch may be nil for an object (some), and whether it
 // is nil for each object and each client (all): then the match has no object selector and no conditions, and does not exclude the API
 // server's own requests.
-func (m *Matcher) SelectsIn(resource schema.GroupVersionResource, namespace string, labels map[string]string, ownNamespace string) (some, all bool) {
-	some = m.SelectsResource(resource) && (namespace == "" || !IsProtectedNamespace(namespace, ownNamespace)) && m.SelectsNamespace(namespace, labels)
+func (m *Matcher) SelectsIn(resource schema.GroupVersionResource, namespace string, labels map[string]string,
+	ownNamespace string) (some, all bool) {
+	some = m.SelectsResource(resource) && (namespace == "" || !IsProtectedNamespace(namespace, ownNamespace)) &&
+		m.SelectsNamespace(namespace, labels)
 	return some, some && m.objects.Empty() && m.conditions == nil && !m.needsGuard
 }
 

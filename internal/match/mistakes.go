@@ -52,7 +52,8 @@ func warnOfNamespaceName(m placementv1.Match, path *field.Path) []string {
 	if list[i].Operator == metav1.LabelSelectorOpNotIn || list[i].Operator == metav1.LabelSelectorOpDoesNotExist {
 		effect = "no object is excluded"
 	}
-	return []string{fmt.Sprintf("%s: only Namespaces have the label %s, so that %s: use namespaceSelector", path, corev1.LabelMetadataName, effect)}
+	return []string{fmt.Sprintf("%s: only Namespaces have the label %s, so that %s: use namespaceSelector", path,
+		corev1.LabelMetadataName, effect)}
 }
 
 // RequiresLabel reports whether the object selector only selects objects with the label. The API server also sends

@@ -109,7 +109,8 @@ func IsProtectedNamespace(namespace, ownNamespace string) bool {
 // ExcludeProtectedNamespaces returns a requirement on a namespace's labels that excludes the namespaces for which IsProtectedNamespace is
 // true.
 func ExcludeProtectedNamespaces(ownNamespace string) metav1.LabelSelectorRequirement {
-	out := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{NamespaceSystem}}
+	out := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn,
+		Values: []string{NamespaceSystem}}
 	if ownNamespace != "" {
 		out.Values = append(out.Values, ownNamespace)
 	}
@@ -174,7 +175,8 @@ func needsGuard(rules []placementv1.ResourceRule) bool {
 // "*", and for a group of which no type is ever matched.
 func isMixedGroup(group string) bool {
 	ofGroup := func(r schema.GroupResource) bool { return r.Group == group }
-	return slices.Contains(mixedGroups, group) || slices.ContainsFunc(neverMatchedResources, ofGroup) || slices.ContainsFunc(bootstrapResources, ofGroup)
+	return slices.Contains(mixedGroups, group) || slices.ContainsFunc(neverMatchedResources, ofGroup) ||
+		slices.ContainsFunc(bootstrapResources, ofGroup)
 }
 
 // withExplicitVersions returns the rules, with additional ones for bootstrap types that a rule names. If a wildcard of
@@ -194,7 +196,8 @@ func withExplicitVersions(rules []placementv1.ResourceRule) []placementv1.Resour
 				})
 			})
 			if len(missing) > 0 {
-				out = append(out, placementv1.ResourceRule{APIGroups: []string{resource.Group}, APIVersions: missing, Resources: []string{resource.Resource}})
+				out = append(out, placementv1.ResourceRule{APIGroups: []string{resource.Group}, APIVersions: missing,
+					Resources: []string{resource.Resource}})
 			}
 		}
 	}
@@ -225,14 +228,15 @@ func Remarks(m placementv1.Match, path *field.Path) []string {
 			}
 		}
 		if len(named) > 0 {
-			out = append(out, fmt.Sprintf("%s: the cluster needs %s to start and to add nodes: while Berth is down, or if the policy denies such objects, "+
-				"the cluster may do neither", at, strings.Join(named, ", ")))
+			out = append(out, fmt.Sprintf("%s: the cluster needs %s to start and to add nodes: while Berth is down, or if the policy denies such "+
+				"objects, the cluster may do neither", at, strings.Join(named, ", ")))
 		}
 		if len(missed) > 0 {
 			if more := len(missed) - maxListed; more > 0 {
 				missed = append(missed[:maxListed], fmt.Sprintf("and %d other types that a cluster needs to start", more))
 			}
-			out = append(out, fmt.Sprintf("%s: wildcards do not match %s; to match a type, name both its group and resource", at, strings.Join(missed, ", ")))
+			out = append(out, fmt.Sprintf("%s: wildcards do not match %s; to match a type, name both its group and resource", at,
+				strings.Join(missed, ", ")))
 		}
 	}
 	return out
@@ -268,7 +272,8 @@ func guardCondition(rules []admissionregistrationv1.RuleWithOperations) admissio
 	clauses := []string{
 		fmt.Sprintf(`request.resource.group in %s`, stringList(neverMatchedGroups)),
 		fmt.Sprintf(`%s in %s`, resource, resourceList(slices.Concat(neverMatchedResources, unnamed))),
-		fmt.Sprintf(`has(request.userInfo.username) && request.userInfo.username == %q && has(request.userInfo.groups) && %q in request.userInfo.groups`,
+		fmt.Sprintf(`has(request.userInfo.username) && request.userInfo.username == %q && `+
+			`has(request.userInfo.groups) && %q in request.userInfo.groups`,
 			apiServerUser, mastersGroup),
 	}
 	return admissionregistrationv1.MatchCondition{

@@ -78,7 +78,8 @@ func (n requirementList) implies(wide metav1.LabelSelectorRequirement) bool {
 		if bounded {
 			return !slices.ContainsFunc(values, func(v string) bool { return slices.Contains(wide.Values, v) })
 		}
-		return has(metav1.LabelSelectorOpDoesNotExist) || !slices.ContainsFunc(wide.Values, func(v string) bool { return !n.excludes(wide.Key, v) })
+		return has(metav1.LabelSelectorOpDoesNotExist) || !slices.ContainsFunc(wide.Values,
+			func(v string) bool { return !n.excludes(wide.Key, v) })
 	case metav1.LabelSelectorOpExists:
 		return bounded || has(metav1.LabelSelectorOpExists)
 	case metav1.LabelSelectorOpDoesNotExist:

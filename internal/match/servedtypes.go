@@ -76,7 +76,10 @@ func (s *ServedTypes) ClusterScoped(resource schema.GroupResource) bool {
 // HasName reports whether a type in the resource's group has the resource's name as its plural name, kind, singular name, or short name,
 // ignoring case.
 func (s *ServedTypes) HasName(resource schema.GroupResource) bool {
-	return s != nil && slices.ContainsFunc(s.types, func(t ServedType) bool { return t.HasName(resource.Resource) && t.Group == resource.Group })
+	return s != nil && slices.ContainsFunc(s.types, func(t ServedType) bool {
+		return t.HasName(resource.Resource) &&
+			t.Group == resource.Group
+	})
 }
 
 // FindPlural returns the plural name that name probably stands for. It looks for a type with that plural name, kind,
@@ -189,7 +192,10 @@ func (s *ServedTypes) Undiscovered() []schema.GroupVersion {
 
 // hasUndiscovered reports whether the groups and versions include a group version whose resources are unknown.
 func (s *ServedTypes) hasUndiscovered(groups, versions []string) bool {
-	return slices.ContainsFunc(s.undiscovered, func(gv schema.GroupVersion) bool { return contains(groups, gv.Group) && contains(versions, gv.Version) })
+	return slices.ContainsFunc(s.undiscovered, func(gv schema.GroupVersion) bool {
+		return contains(groups, gv.Group) &&
+			contains(versions, gv.Version)
+	})
 }
 
 // suggestGroup returns the group that an invalid group name, such as "apps/v1", probably stands for; "" is the core group, which the

@@ -125,7 +125,8 @@ func subresourceRules(hook PolicyWebhook) []admissionregistrationv1.RuleWithOper
 	for _, rule := range hook.Matcher.match.ResourceRules {
 		for _, group := range rule.APIGroups {
 			for _, s := range subresourcesOf(group, rule.Resources, reads) {
-				out = append(out, newRule([]string{s.resource.Group}, rule.APIVersions, []string{s.resource.Resource + "/" + s.name}, admissionregistrationv1.Update))
+				out = append(out, newRule([]string{s.resource.Group}, rule.APIVersions, []string{s.resource.Resource + "/" + s.name},
+					admissionregistrationv1.Update))
 			}
 		}
 	}

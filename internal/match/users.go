@@ -58,8 +58,8 @@ func partialProgram(expression string) (cel.Program, error) {
 
 // fieldsOfRequests are the fields of a request that differ between the requests of one user.
 var fieldsOfRequests = []string{
-	"dryRun", "kind", "name", "namespace", "object", "oldObject", "operation", "options", "requestKind", "requestResource", "requestSubResource",
-	"resource", "subResource", "uid",
+	"dryRun", "kind", "name", "namespace", "object", "oldObject", "operation", "options", "requestKind",
+	"requestResource", "requestSubResource", "resource", "subResource", "uid",
 }
 
 // ExcludesUser reports whether a match condition is false for each request of a user, whatever the object, and not for those of every user.

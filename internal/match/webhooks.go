@@ -157,7 +157,8 @@ type draftUnion struct {
 func (u *draftUnion) webhook(ownNamespace string) SharedWebhook {
 	key := u.sharingKey
 	if u.Key != "" {
-		required := requirementList{{Key: u.Key, Operator: metav1.LabelSelectorOpIn, Values: slices.Compact(slices.Sorted(slices.Values(u.labelValues)))}}
+		required := requirementList{{Key: u.Key, Operator: metav1.LabelSelectorOpIn,
+			Values: slices.Compact(slices.Sorted(slices.Values(u.labelValues)))}}
 		if u.OfNamespace {
 			key.NamespaceSelector = slices.Concat(key.NamespaceSelector, required)
 		} else {
@@ -236,7 +237,8 @@ func (d *draftWebhook) withoutEachLabel() []draftWithoutLabel {
 			if r.Operator != metav1.LabelSelectorOpIn {
 				continue
 			}
-			w := draftWithoutLabel{mergedShape: mergedShape{sharingKey: d.sharingKey, ResourceRules: rules, OfNamespace: ofNamespace, Key: r.Key}, values: r.Values}
+			w := draftWithoutLabel{mergedShape: mergedShape{sharingKey: d.sharingKey, ResourceRules: rules, OfNamespace: ofNamespace, Key: r.Key},
+				values: r.Values}
 			if ofNamespace {
 				w.NamespaceSelector = from.except(i)
 			} else {
@@ -265,7 +267,8 @@ func webhookName(failure placementv1.FailurePolicy, key string) string {
 
 // newWebhook returns a webhook with the failure policy, selectors, and conditions of a key, and the guard if the key has it. It does not
 // match kube-system and ownNamespace, and has neither client configuration nor timeout.
-func newWebhook(name string, key sharingKey, rules []admissionregistrationv1.RuleWithOperations, ownNamespace string) admissionregistrationv1.MutatingWebhook {
+func newWebhook(name string, key sharingKey, rules []admissionregistrationv1.RuleWithOperations,
+	ownNamespace string) admissionregistrationv1.MutatingWebhook {
 	conditions := key.MatchConditions
 	if key.Guarded {
 		conditions = slices.Concat([]admissionregistrationv1.MatchCondition{guardCondition(rules)}, conditions)
@@ -289,12 +292,14 @@ func newWebhook(name string, key sharingKey, rules []admissionregistrationv1.Rul
 func objectRules(hook PolicyWebhook) []admissionregistrationv1.RuleWithOperations {
 	var out []admissionregistrationv1.RuleWithOperations
 	for _, rule := range hook.Matcher.match.ResourceRules {
-		out = append(out, newRule(rule.APIGroups, rule.APIVersions, rule.Resources, admissionregistrationv1.Create, admissionregistrationv1.Update))
+		out = append(out, newRule(rule.APIGroups, rule.APIVersions, rule.Resources, admissionregistrationv1.Create,
+			admissionregistrationv1.Update))
 	}
 	return out
 }
 
-func newRule(groups, versions, resources []string, operations ...admissionregistrationv1.OperationType) admissionregistrationv1.RuleWithOperations {
+func newRule(groups, versions, resources []string,
+	operations ...admissionregistrationv1.OperationType) admissionregistrationv1.RuleWithOperations {
 	return admissionregistrationv1.RuleWithOperations{
 		Operations: operations,
 		Rule: admissionregistrationv1.Rule{

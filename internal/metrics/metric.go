@@ -240,7 +240,8 @@ var (
 	}
 	policyWaiting = Metric{
 		Name: "berth_policy_waiting", Type: Gauge, Reporter: TheLeader,
-		Help:   "Existing objects that Berth has to patch for a policy, and what they wait for; budget is maxPerMinute or the number of moves at the same time.",
+		Help: "Existing objects that Berth has to patch for a policy, and what they wait for; budget is maxPerMinute or the number of moves " +
+			"at the same time.",
 		Labels: []Label{ofPolicy, {Name: "reason", Values: waitingReasons}},
 	}
 	policyPlanDuration = Metric{
@@ -251,7 +252,8 @@ var (
 	}
 	policyPlanMoves = Metric{
 		Name: "berth_policy_plan_moves", Type: Gauge, Reporter: TheLeader,
-		Help:   "Existing objects that the newest plan of a policy moves; 0 without a plan, and if its mode or remediation mode lets Berth move none.",
+		Help: "Existing objects that the newest plan of a policy moves; 0 without a plan, and if its mode or remediation mode lets Berth " +
+			"move none.",
 		Labels: []Label{ofPolicy},
 	}
 	policyPlanDone = Metric{
@@ -261,7 +263,8 @@ var (
 	}
 	policyPaused = Metric{
 		Name: "berth_policy_paused", Type: Gauge, Reporter: TheLeader,
-		Help:   "Whether a policy's remediation is paused everywhere because a change would affect too many objects, or too many moves failed: 1 or 0.",
+		Help: "Whether a policy's remediation is paused everywhere because a change would affect too many objects, or too many moves " +
+			"failed: 1 or 0.",
 		Labels: []Label{ofPolicy},
 	}
 	policyPausedNamespaces = Metric{
@@ -296,8 +299,9 @@ var (
 	}
 	remediations = Metric{
 		Name: "berth_remediations_total", Type: Counter, Reporter: TheLeader,
-		Help:   "Patches of existing objects and evictions of Pods.",
-		Labels: []Label{ofPolicy, {Name: "outcome", Values: []string{RemediationPatched, RemediationEvicted, RemediationConflict, RemediationFailed}}},
+		Help: "Patches of existing objects and evictions of Pods.",
+		Labels: []Label{ofPolicy, {Name: "outcome", Values: []string{RemediationPatched, RemediationEvicted,
+			RemediationConflict, RemediationFailed}}},
 	}
 	quotaUsed = Metric{
 		Name: "berth_quota_used", Type: Gauge, Reporter: TheLeader,

@@ -135,7 +135,8 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		ambiguous: policyAmbiguousClusters.gauge(), violations: violations.gauge(), ruleObjects: policyRuleObjects.gauge(),
 		paused: policyPaused.gauge(), pausedNamespaces: policyPausedNamespaces.gauge(), waiting: policyWaiting.gauge(),
 		planMoves: policyPlanMoves.gauge(), planDone: policyPlanDone.gauge(), planDuration: policyPlanDuration.histogram(),
-		remediations: remediations.counter(), rollouts: newRolloutMetrics(), deliveries: newDeliveryMetrics(), quotas: newQuotaMetrics(), memo: newMemoMetrics(),
+		remediations: remediations.counter(), rollouts: newRolloutMetrics(), deliveries: newDeliveryMetrics(), quotas: newQuotaMetrics(),
+		memo:    newMemoMetrics(),
 		refused: unauthenticatedRequests.counter().WithLabelValues(),
 	}
 	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.ambiguous, m.violations, m.ruleObjects,

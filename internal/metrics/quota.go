@@ -59,8 +59,9 @@ type quotaMetrics struct {
 // newQuotaMetrics returns metrics without series of quotas.
 func newQuotaMetrics() *quotaMetrics {
 	return &quotaMetrics{
-		requests: quotaAdmissionDuration.histogram(), denials: quotaDenials.counter(), conflicts: quotaChargeConflicts.counter().WithLabelValues(),
-		drift: quotaDrift.counter(),
+		requests: quotaAdmissionDuration.histogram(), denials: quotaDenials.counter(),
+		conflicts: quotaChargeConflicts.counter().WithLabelValues(),
+		drift:     quotaDrift.counter(),
 	}
 }
 

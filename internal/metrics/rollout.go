@@ -19,7 +19,8 @@ package metrics
 import "github.com/prometheus/client_golang/prometheus"
 
 // rolloutStates are the values of a label for the states of a rollout.
-var rolloutStates = []string{RolloutProgressing, RolloutSoaking, RolloutWaitingForApproval, RolloutPaused, RolloutComplete, RolloutRolledBack}
+var rolloutStates = []string{RolloutProgressing, RolloutSoaking, RolloutWaitingForApproval, RolloutPaused,
+	RolloutComplete, RolloutRolledBack}
 
 // Rollout is how far the newest version of a policy is rolled out: its state, such as RolloutSoaking, the number of its stages, and the
 // number of those that are reached.

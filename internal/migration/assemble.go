@@ -311,8 +311,8 @@ func (a *assembly) reference(m *module, parsed *ast.Module, ref ast.Ref, at *ast
 		end = len(m.text) - len(after)
 	}
 	if !known {
-		return nil, "", fmt.Errorf("%s:%d: the modules can't be joined, because the line refers to %s in a form that can't be renamed: write exactly %s",
-			m.source, at.Row, ref, referenceTo(path[:parts]))
+		return nil, "", fmt.Errorf("%s:%d: the modules can't be joined, because the line refers to %s in a form that can't be renamed: write "+
+			"exactly %s", m.source, at.Row, ref, referenceTo(path[:parts]))
 	}
 	return &edit{at.Offset, end, name}, "", nil
 }
@@ -405,9 +405,8 @@ func (a *assembly) check() error {
 				return err
 			}
 			if !numbered.Equal(want) {
-				return fmt.Errorf("these modules have to be joined into one policy, but there the rule %s of %s would mean something else: a name in the rule "+
-					"is an import or a rule of another of them, or a keyword; rename one of the two",
-					language.RuleName(rule), m.source)
+				return fmt.Errorf("these modules have to be joined into one policy, but there the rule %s of %s would mean something else: a name in "+
+					"the rule is an import or a rule of another of them, or a keyword; rename one of the two", language.RuleName(rule), m.source)
 			}
 			at++
 		}

@@ -58,8 +58,8 @@ func (c *converter) hints(d *draft) []string {
 	if d.language == placementv1.RegoV0 {
 		for _, m := range d.modules {
 			if names := failures(m); len(names) > 0 {
-				out = append(out, fmt.Sprintf("the policy's denials call %s: where such a function fails, OPA from 0.5 on goes on without that denial, "+
-					"and Berth denies the object as OPA 0.4 did, because of spec.failurePolicy: Fail", strings.Join(names, ", ")))
+				out = append(out, fmt.Sprintf("the policy's denials call %s: where such a function fails, OPA from 0.5 on goes on without "+
+					"that denial, and Berth denies the object as OPA 0.4 did, because of spec.failurePolicy: Fail", strings.Join(names, ", ")))
 			}
 		}
 	}

@@ -224,7 +224,8 @@ func (c *converter) gather(configMaps []corev1.ConfigMap) {
 		case c.options.Policies.Matches(set):
 			c.gatherModules(cm)
 		default:
-			c.addFinding(whole, Unneeded, "the labels of the ConfigMap match neither %q (policies) nor %q (data)", c.options.Policies, c.options.Data)
+			c.addFinding(whole, Unneeded, "the labels of the ConfigMap match neither %q (policies) nor %q (data)",
+				c.options.Policies, c.options.Data)
 			continue
 		}
 		for key := range cm.BinaryData {
@@ -236,7 +237,8 @@ func (c *converter) gather(configMaps []corev1.ConfigMap) {
 		for _, annotation := range statusAnnotations {
 			var status struct{ Status string }
 			if json.Unmarshal([]byte(cm.Annotations[annotation]), &status) == nil && status.Status == "error" {
-				c.addFinding(whole, Warning, "the annotation %s says that OPA refused the ConfigMap: OPA decides by an earlier version of it, or without it", annotation)
+				c.addFinding(whole, Warning, "the annotation %s says that OPA refused the ConfigMap: OPA decides by an earlier version of it, or "+
+					"without it", annotation)
 			}
 		}
 	}
@@ -251,8 +253,8 @@ func (c *converter) gatherDocuments(cm corev1.ConfigMap) {
 			continue
 		}
 		if slices.Contains(language.Roots, cm.Namespace) {
-			c.addFinding(source, LeftOut, "the value is at data.%s, where Berth keeps cluster data: move the ConfigMap to a namespace of another name, and change the "+
-				"policies that read it", cm.Namespace)
+			c.addFinding(source, LeftOut, "the value is at data.%s, where Berth keeps cluster data: move the ConfigMap to a namespace of another "+
+				"name, and change the policies that read it", cm.Namespace)
 			continue
 		}
 		c.documents = append(c.documents, &document{source: source, value: json.RawMessage(text)})
@@ -343,8 +345,8 @@ func (c *converter) finish(d *draft) {
 // than maxText characters, or its spec more than maxSpec bytes of JSON.
 func (c *converter) object(d *draft, used []*document) (*placementv1.PlacementPolicy, error) {
 	if n := utf8.RuneCountInString(d.text); n > maxText {
-		return nil, fmt.Errorf("the policy of this package would have a text of %d characters, and %d are allowed: move tables into data, or split what is "+
-			"independent into packages of their own", n, maxText)
+		return nil, fmt.Errorf("the policy of this package would have a text of %d characters, and %d are allowed: move tables into data, or "+
+			"split what is independent into packages of their own", n, maxText)
 	}
 	data, err := tree(used)
 	if err != nil {
@@ -372,8 +374,8 @@ func (c *converter) object(d *draft, used []*document) (*placementv1.PlacementPo
 		return nil, fmt.Errorf("encoding the policy: %w", err)
 	}
 	if len(encoded) > maxSpec {
-		return nil, fmt.Errorf("the policy of this package would take %d bytes with the data that it reads, and %d are allowed: read less, or keep the data in "+
-			"objects of the cluster, which Berth replicates", len(encoded), maxSpec)
+		return nil, fmt.Errorf("the policy of this package would take %d bytes with the data that it reads, and %d are allowed: read less, or "+
+			"keep the data in objects of the cluster, which Berth replicates", len(encoded), maxSpec)
 	}
 	return object, nil
 }
@@ -443,7 +445,8 @@ func (c *converter) settle() {
 	for _, m := range c.modules {
 		switch {
 		case m.refused != "" && m.converted:
-			c.addFinding(m.source, LeftOut, "only policies of packages that read the module contain it: its own package can't become a policy: %s", m.refused)
+			c.addFinding(m.source, LeftOut, "only policies of packages that read the module contain it: its own package can't become a policy: %s",
+				m.refused)
 		case m.refused != "":
 			c.addFinding(m.source, LeftOut, "%s", m.refused)
 		case m.converted:

@@ -277,8 +277,9 @@ var designRules = []string{"annotations", "labels", "errors", "warnings"}
 // denials are the rules of other tools that correspond to errors in Berth.
 var denials = []string{"deny", "violation"}
 
-const admissionAdvice = "a placement policy's input is the object itself: write input.metadata for input.request.object.metadata and so on; " +
-	"operation, user and old object are not available, except in spec.match.matchConditions; and name the set of messages errors in place of deny"
+const admissionAdvice = "a placement policy's input is the object itself: write input.metadata for input.request.object.metadata " +
+	"and so on; operation, user and old object are not available, except in spec.match.matchConditions; and name the set of messages errors " +
+	"in place of deny"
 
 // reasonOmitted returns why no policy contains the modules of a package although they parse and the conversion of the package did not fail:
 // they read an admission request, or define none of designRules. The text suggests how to change them; it is never empty.

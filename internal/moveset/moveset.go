@@ -97,7 +97,8 @@ func (s *Set) Encode() []byte {
 // DecodeSet returns the set whose moves Set.Encode returned, and an error if they are incomplete, or do not have the digest.
 func DecodeSet(digest string, encoded []byte) (*Set, error) {
 	if len(encoded)%Bytes != 0 {
-		return nil, fmt.Errorf("the stored moves of plan %s are damaged: they have %d bytes, which is not a multiple of %d", digest, len(encoded), Bytes)
+		return nil, fmt.Errorf("the stored moves of plan %s are damaged: they have %d bytes, which is not a multiple of %d",
+			digest, len(encoded), Bytes)
 	}
 	ids := make([]ID, 0, len(encoded)/Bytes)
 	for id := range slices.Chunk(encoded, Bytes) {

@@ -246,7 +246,8 @@ const uuidBytes = 16
 // uuidOf returns the text of a UUID with some bytes.
 func uuidOf(bytes string) string {
 	digits := hex.AppendEncode(make([]byte, 0, 2*uuidBytes), []byte(bytes))
-	return string(digits[:8]) + "-" + string(digits[8:12]) + "-" + string(digits[12:16]) + "-" + string(digits[16:20]) + "-" + string(digits[20:])
+	return string(digits[:8]) + "-" + string(digits[8:12]) + "-" + string(digits[12:16]) + "-" + string(digits[16:20]) +
+		"-" + string(digits[20:])
 }
 
 // unpacking is the state while an object is unpacked, or what it shares is released.

@@ -55,7 +55,8 @@ var ErrNotTaken = errors.New("the patch did not give the object its placement; "
 // fields keep their owners, and a developer who applies the same manifest again gets no conflict with Berth. The API server may not call
 // the webhook: it may not know of it yet, or the webhook's failure may be ignored. Then the object stays as it is. If the patch contained
 // the placement, the next record of the developer's requested values would contain it as if the developer had requested it.
-func (p *Patcher) Patch(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, due remediation.Due) (remediation.Patch, error) {
+func (p *Patcher) Patch(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured,
+	due remediation.Due) (remediation.Patch, error) {
 	if due.Evicts(key.Resource.GroupResource()) {
 		return p.evict(ctx, key, obj)
 	}
@@ -72,7 +73,8 @@ func (p *Patcher) Patch(ctx context.Context, key remediation.Key, obj *unstructu
 	default:
 		// If it has another placement, the webhook decided with newer data, or another webhook changed the object. The watch will deliver the
 		// newer object. The scheduler stops an object that never settles.
-		patch.UID, patch.Generation, patch.Version, patch.Ending = got.GetUID(), got.GetGeneration(), got.GetResourceVersion(), remediation.Overtaken
+		patch.UID, patch.Generation, patch.Version, patch.Ending = got.GetUID(), got.GetGeneration(),
+			got.GetResourceVersion(), remediation.Overtaken
 		if due.Placed(got) {
 			patch.Ending = remediation.Made
 		}
@@ -90,12 +92,14 @@ func (p *Patcher) evict(ctx context.Context, key remediation.Key, pod *unstructu
 	}
 	var status metav1.Status
 	// The client would wait and retry when a PodDisruptionBudget does not allow the eviction, and so block a worker.
-	err := p.Core.Post().MaxRetries(0).Namespace(key.Namespace).Resource("pods").Name(name).SubResource("eviction").Body(eviction).Do(ctx).Into(&status)
+	err := p.Core.Post().MaxRetries(0).Namespace(key.Namespace).Resource("pods").Name(name).SubResource("eviction").
+		Body(eviction).Do(ctx).Into(&status)
 	if err == nil && status.Status == metav1.StatusFailure {
 		// The API server returns a failure as the result if several PodDisruptionBudgets select the Pod.
 		err = &apierrors.StatusError{ErrStatus: status}
 	}
-	if s, ok := err.(apierrors.APIStatus); ok && s.Status().Code == http.StatusInternalServerError && s.Status().Reason == metav1.StatusReasonUnknown {
+	if s, ok := err.(apierrors.APIStatus); ok && s.Status().Code == http.StatusInternalServerError &&
+		s.Status().Reason == metav1.StatusReasonUnknown {
 		// The reason is the Pod's own, unlike that of other internal errors.
 		err = apierrors.NewForbidden(policyv1.Resource("evictions"), name, err)
 	}

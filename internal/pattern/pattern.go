@@ -68,8 +68,8 @@ type Excess struct {
 // Error implements error. The message has no part of the expression or of the text, which may be secret.
 func (e *Excess) Error() string {
 	if e.WithText {
-		return fmt.Sprintf("matching the regular expression on the text takes %d %s or more, at most %d are allowed: shorten the expression or the text",
-			e.Size, e.Unit, e.Limit)
+		return fmt.Sprintf("matching the regular expression on the text takes %d %s or more, at most %d are allowed: shorten the expression "+
+			"or the text", e.Size, e.Unit, e.Limit)
 	}
 	return fmt.Sprintf("the regular expression has %d %s, at most %d are compiled: use fewer and smaller repetitions", e.Size, e.Unit, e.Limit)
 }

@@ -56,7 +56,8 @@ func readClusters(obj *unstructured.Unstructured, kind *clusterlist.Kind) *clust
 	if kind == nil {
 		return nil
 	}
-	out := &clusterField{kind: kind, object: obj.Object, annotation: optional(metadataOf(obj, fieldAnnotations), placementv1.ClustersAnnotation)}
+	out := &clusterField{kind: kind, object: obj.Object, annotation: optional(metadataOf(obj, fieldAnnotations),
+		placementv1.ClustersAnnotation)}
 	out.list, out.err = kind.Read(obj.Object)
 	out.form = out.list.Form
 	return out
@@ -129,8 +130,8 @@ func (i *intent) setClusters() {
 	}
 	object, err := c.with(i.object.Object, requested)
 	if err != nil {
-		c.err = fmt.Errorf("the clusters that the annotation %s records do not fit the object: %w; write the clusters that you request into that field",
-			placementv1.RequestedAnnotation, err)
+		c.err = fmt.Errorf("the clusters that the annotation %s records do not fit the object: %w; write the clusters that you request into "+
+			"that field", placementv1.RequestedAnnotation, err)
 		return
 	}
 	i.object.Object = object

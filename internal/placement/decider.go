@@ -189,7 +189,8 @@ type Policy struct {
 
 // NewPolicy returns a version of a PlacementPolicy. spec must have its defaults (WithDefaults), and matcher must be compiled from
 // spec.match. schedules becomes Schedules.
-func NewPolicy(name string, generation int64, spec placementv1.PlacementPolicySpec, matcher *match.Matcher, e Evaluator, schedules bool) *Policy {
+func NewPolicy(name string, generation int64, spec placementv1.PlacementPolicySpec, matcher *match.Matcher, e Evaluator,
+	schedules bool) *Policy {
 	names := make([]string, len(spec.Rules))
 	for i, rule := range spec.Rules {
 		names[i] = rule.Name
@@ -560,7 +561,8 @@ func (d *Decider) keepImmutable(current *intent, r *Request, id identity) {
 	values := current.current[fieldScheduling]
 	for key, entry := range before.applied.Scheduling {
 		previous := before.current[fieldScheduling][key]
-		if _, stands := current.applied.Scheduling[key]; stands || !ptr.Equal(optional(values, key), entry.Requested) || fixed(r, false, key, &previous) == "" {
+		if _, stands := current.applied.Scheduling[key]; stands || !ptr.Equal(optional(values, key), entry.Requested) ||
+			fixed(r, false, key, &previous) == "" {
 			continue
 		}
 		values[key] = previous
@@ -621,7 +623,8 @@ func (r *Request) fill(verdicts []*Verdict) error {
 }
 
 // outcome returns the outcome with the object that has the merged values and the new record.
-func (d *Decider) outcome(current *intent, values map[string]map[string]string, next record, id identity, verdicts []*Verdict) (*Outcome, error) {
+func (d *Decider) outcome(current *intent, values map[string]map[string]string, next record, id identity,
+	verdicts []*Verdict) (*Outcome, error) {
 	text, err := d.Keyring.encode(next, id)
 	if err != nil {
 		return nil, fmt.Errorf("recording the requested values: %w", err)
@@ -640,7 +643,8 @@ func (d *Decider) outcome(current *intent, values map[string]map[string]string, 
 	if pods := &current.pods; pods.spec != nil && pods.err == nil {
 		out.PodSpec = pods.path
 		// Unchanged items of the existing spec keep their positions.
-		object.Object = podscheduling.WithPodSpec(object.Object, pods.path, podscheduling.Apply(pods.spec, pods.flat, values[fieldScheduling]), pods.spec)
+		object.Object = podscheduling.WithPodSpec(object.Object, pods.path, podscheduling.Apply(pods.spec, pods.flat, values[fieldScheduling]),
+			pods.spec)
 	}
 	return out, nil
 }

@@ -274,7 +274,8 @@ func (i *intent) returned(field string, actual map[string]string, from sources) 
 	}
 	i.current[field] = maps.Clone(actual)
 	for key, value := range actual {
-		if _, applied := i.applied.of(field)[key]; applied || field == fieldScheduling && (key == podscheduling.Affinity || podscheduling.IsContribution(key)) {
+		if _, applied := i.applied.of(field)[key]; applied || field == fieldScheduling &&
+			(key == podscheduling.Affinity || podscheduling.IsContribution(key)) {
 			continue
 		}
 		if !earlier.has(field, key, value) && !from.copied(field, key, value) {

@@ -162,7 +162,8 @@ func (m *merger) largest() []sizedEntry {
 // changes (Change.Immutable).
 func (m *merger) keepForLackOfRoom(e sizedEntry, values map[string]string) (bool, error) {
 	current := optional(m.intent.current[e.field], e.key)
-	if _, applied := m.intent.applied.of(e.field)[e.key]; m.request.Old == nil || applied && current != nil && digest(*current) == e.entry.Set {
+	if _, applied := m.intent.applied.of(e.field)[e.key]; m.request.Old == nil || applied && current != nil &&
+		digest(*current) == e.entry.Set {
 		return false, nil
 	}
 	if m.request.Old != m.request.Object {

@@ -111,7 +111,8 @@ func copiedClusters(r *Request, current *intent) (c clusterCopy, ok bool) {
 	// A long list may have few names.
 	slices.Sort(names)
 	names = slices.Compact(names)
-	return clusterCopy{controller, names, text, optional(requested, placementv1.ClusterSharesAnnotation), HoldsRecordCopies(r.Resource.GroupResource())}, true
+	return clusterCopy{controller, names, text, optional(requested, placementv1.ClusterSharesAnnotation),
+		HoldsRecordCopies(r.Resource.GroupResource())}, true
 }
 
 // gives reports whether the policy's own decision leaves the copied list and shares as they are: it gives equal shares, or none if there
@@ -214,7 +215,8 @@ func replicasOf(o *unstructured.Unstructured) int64 {
 // spec.strategy.rollingUpdate.maxSurge, or 25% of them, rounded up, if the controller has no such field, as with the strategy Recreate.
 func surgeOf(controller *unstructured.Unstructured, replicas int64) int64 {
 	surge := intstr.FromString("25%")
-	switch value, _, _ := unstructured.NestedFieldNoCopy(controller.Object, "spec", "strategy", "rollingUpdate", "maxSurge"); value := value.(type) {
+	switch value, _, _ := unstructured.NestedFieldNoCopy(controller.Object, "spec", "strategy", "rollingUpdate",
+		"maxSurge"); value := value.(type) {
 	case int64:
 		return value
 	case string:

@@ -239,7 +239,8 @@ func (k *Keyring) mac(value any) (string, error) {
 
 // read returns the record of an object; nil if the object has none, or none that the keyring trusts for the identity.
 func (k *Keyring) read(obj *unstructured.Unstructured, id identity) *record {
-	if obj == nil || k.unverified && len(k.key) > 0 && id.Group == appsv1.GroupName && id.Kind == "ReplicaSet" && metav1.GetControllerOfNoCopy(obj) != nil {
+	if obj == nil || k.unverified && len(k.key) > 0 && id.Group == appsv1.GroupName && id.Kind == "ReplicaSet" &&
+		metav1.GetControllerOfNoCopy(obj) != nil {
 		return nil
 	}
 	r := decodeRecord(obj)

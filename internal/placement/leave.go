@@ -48,7 +48,8 @@ func (d *Decider) labelsOf(r *Request) map[string]string {
 // is, because of what policies set, or because it is read in another API version. These keys must stay. If the object lost what such a
 // policy set, the policy would match it again. A match condition that fails counts as true. The error is that the object could not be read,
 // or the labels of its namespace.
-func (d *Decider) excluded(ctx context.Context, r *Request, index *match.Index[*Policy], current *intent, verdicts []*Verdict) (sets.Set[string], error) {
+func (d *Decider) excluded(ctx context.Context, r *Request, index *match.Index[*Policy], current *intent,
+	verdicts []*Verdict) (sets.Set[string], error) {
 	names := sets.New[string]()
 	for _, field := range fields {
 		for _, entry := range current.applied.of(field) {

@@ -315,7 +315,10 @@ func (m *merger) decideAffinities() {
 	if agree {
 		values = together
 	}
-	for _, v := range slices.SortedFunc(slices.Values(m.verdicts), func(a, b *Verdict) int { return cmp.Compare(a.Policy.Name, b.Policy.Name) }) {
+	for _, v := range slices.SortedFunc(slices.Values(m.verdicts), func(a,
+		b *Verdict) int {
+		return cmp.Compare(a.Policy.Name, b.Policy.Name)
+	}) {
 		if !adding(v) || agree && enforced(v) {
 			continue
 		}
@@ -417,7 +420,8 @@ func (m *merger) applyWins(field string, wins map[string]winner, values map[stri
 		v := win.verdict
 		present, there := current[key]
 		// If the developer's own affinity already implies the addition, there is nothing to add.
-		needless := field == fieldScheduling && podscheduling.IsContribution(key) && podscheduling.Implied(optional(values, podscheduling.Affinity), win.value)
+		needless := field == fieldScheduling && podscheduling.IsContribution(key) &&
+			podscheduling.Implied(optional(values, podscheduling.Affinity), win.value)
 		changed := !there && !needless || there && present != win.value
 		if changed && !m.change(v, Change{Field: field, Key: key, From: optional(current, key), To: &win.value}) || m.request.held(v) {
 			m.leave(field, key, values)

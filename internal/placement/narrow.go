@@ -129,7 +129,8 @@ func (m *merger) mergeClusters(values map[string]string) {
 		for _, v := range lists.moved {
 			m.changeClusters(v, current, next)
 		}
-		if _, recorded := m.next.Annotations[key]; recorded && (!hasEntry || entry.By == "") && m.request.Old == m.request.Object && ptr.Equal(current, next) {
+		if _, recorded := m.next.Annotations[key]; recorded && (!hasEntry || entry.By == "") && m.request.Old == m.request.Object &&
+			ptr.Equal(current, next) {
 			// Only the record is missing in an existing object, or that a policy decided.
 			m.change(lists.moved[0], Change{Field: fieldAnnotations, Key: key, From: current, To: next})
 		}
@@ -217,7 +218,8 @@ func (m *merger) decidedBefore(entry overwritten) (by string, allowed map[string
 	before := m.stored()
 	was := before.applied.Annotations[key]
 	// The digest in the entry is too short to tell two texts apart that a client made for that. Remediation brings no text.
-	same := was.Set == entry.Set && ptr.Equal(optional(before.current[fieldAnnotations], key), optional(m.intent.current[fieldAnnotations], key))
+	same := was.Set == entry.Set && ptr.Equal(optional(before.current[fieldAnnotations], key),
+		optional(m.intent.current[fieldAnnotations], key))
 	if was.By == "" || !same && !m.request.remediates {
 		return "", nil
 	}
@@ -316,7 +318,8 @@ func (p *Policy) delivers(resource schema.GroupResource) bool {
 // record.
 func (m *merger) setClusters(lists policyAllowances, requested, next *string, values map[string]string) {
 	const key = placementv1.ClustersAnnotation
-	if next == nil || len(lists.counted) == 0 || ptr.Equal(requested, next) && !m.delivers() && !slices.ContainsFunc(lists.counted, policyAllowance.mustRecord) {
+	if next == nil || len(lists.counted) == 0 || ptr.Equal(requested, next) && !m.delivers() &&
+		!slices.ContainsFunc(lists.counted, policyAllowance.mustRecord) {
 		return
 	}
 	values[key] = *next
@@ -344,7 +347,8 @@ func (m *merger) hypotheticalClusters(lists policyAllowances, asked askedCluster
 		}
 		for _, v := range lists.differing {
 			if err != nil {
-				v.Changes = append(v.Changes, Change{Field: fieldAnnotations, Key: key, From: current, To: new(clustersText(nil)), Immutable: err.Error()})
+				v.Changes = append(v.Changes, Change{Field: fieldAnnotations, Key: key, From: current, To: new(clustersText(nil)),
+					Immutable: err.Error()})
 			} else {
 				m.changeClusters(v, current, next)
 			}
@@ -532,7 +536,8 @@ func sameTerm(a, b []string) bool { return (a == nil) == (b == nil) && slices.Eq
 func (a askedClusters) tooMany(terms ...[]string) error {
 	for _, names := range terms {
 		if a.field != nil && a.field.list.Max > 0 && len(names) > a.field.list.Max {
-			return fmt.Errorf("%s can list at most %d clusters, and policies allow %d: list those that you want", a.subject(), a.field.list.Max, len(names))
+			return fmt.Errorf("%s can list at most %d clusters, and policies allow %d: list those that you want", a.subject(),
+				a.field.list.Max, len(names))
 		}
 	}
 	return nil
@@ -608,7 +613,8 @@ func (a askedClusters) allowances(lists []policyAllowance, i int) string {
 
 // refusals returns why a policy does not allow clusters that the developer asks for, by name, for those that a message lists.
 func (a askedClusters) refusals(s policyAllowance, names []string) map[string]string {
-	refused := slices.DeleteFunc(slices.Clone(names[:min(len(names), maxNames)]), func(name string) bool { return slices.Contains(s.names, name) })
+	refused := slices.DeleteFunc(slices.Clone(names[:min(len(names), maxNames)]),
+		func(name string) bool { return slices.Contains(s.names, name) })
 	if s.kept || a.whyNot == nil || len(refused) == 0 {
 		return nil
 	}

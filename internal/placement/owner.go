@@ -55,7 +55,8 @@ func (d *Decider) madeByOwner(ctx context.Context, r *Request) (bool, error) {
 	}
 	owner, err := d.Owners.Owner(ctx, r.Namespace, *controller)
 	if err != nil {
-		return false, fmt.Errorf("rule %s: looking up %s %s, which controls the ReplicaSet: %w", fieldScheduling, controller.Kind, controller.Name, err)
+		return false, fmt.Errorf("rule %s: looking up %s %s, which controls the ReplicaSet: %w", fieldScheduling,
+			controller.Kind, controller.Name, err)
 	}
 	if owner == nil || owner.GetUID() != controller.UID {
 		return false, nil

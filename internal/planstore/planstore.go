@@ -103,7 +103,8 @@ func (s *Store) Save(ctx context.Context, p *placementv1.PlacementPolicy, plan *
 		revision := &appsv1.ControllerRevision{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: s.Namespace, Name: fmt.Sprintf("%s-plan-%d", policy.RevisionName(p.Name), part),
-				Labels: map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth", labelApprovedPlan: policy.RevisionName(p.Name)},
+				Labels: map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth",
+					labelApprovedPlan: policy.RevisionName(p.Name)},
 			},
 			Revision: part, Data: runtime.RawExtension{Raw: text},
 		}
@@ -140,6 +141,6 @@ func (s *Store) Remove(ctx context.Context, policyName string) error {
 
 // notDeleted returns the error of Remove.
 func notDeleted(policyName string, err error) error {
-	return fmt.Errorf("the stored plan of PlacementPolicy %q is not needed any more and can't be deleted; until it is, no other approved plan of "+
-		"the policy is carried out: %w", policyName, err)
+	return fmt.Errorf("the stored plan of PlacementPolicy %q is not needed any more and can't be deleted; until it is, no other "+
+		"approved plan of the policy is carried out: %w", policyName, err)
 }

@@ -312,7 +312,8 @@ func andTerms(left, right []any) ([]any, error) {
 				return nil, err
 			}
 			if add(term); len(out) > maxTerms {
-				return nil, fmt.Errorf("affinity: the object's and the policies' %s.%s together have more than %d terms; use fewer terms", nodeAffinity, required, maxTerms)
+				return nil, fmt.Errorf("affinity: the object's and the policies' %s.%s together have more than %d terms; use fewer terms",
+					nodeAffinity, required, maxTerms)
 			}
 		}
 	}

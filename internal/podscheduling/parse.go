@@ -71,7 +71,8 @@ func Decode(value map[string]any) (*corev1.PodSpec, error) {
 	spec := &corev1.PodSpec{}
 	targets := map[string]any{
 		"nodeSelector": &spec.NodeSelector, "affinity": &spec.Affinity, "tolerations": &spec.Tolerations,
-		"topologySpreadConstraints": &spec.TopologySpreadConstraints, "priorityClassName": &spec.PriorityClassName, "schedulerName": &spec.SchedulerName,
+		"topologySpreadConstraints": &spec.TopologySpreadConstraints, "priorityClassName": &spec.PriorityClassName,
+		"schedulerName": &spec.SchedulerName,
 	}
 	for _, name := range slices.Sorted(maps.Keys(value)) {
 		target, known := targets[name]

@@ -71,7 +71,8 @@ const maxValues = 1 << 16
 var priorityMembers = []string{"priority", "preemptionPolicy"}
 
 // Members are the members of a pod spec that decisions are merged into, and those derived from them.
-var Members = append([]string{NodeSelector, Affinity, Tolerations, topologySpreadConstraints, PriorityClassName, schedulerName}, priorityMembers...)
+var Members = append([]string{NodeSelector, Affinity, Tolerations, topologySpreadConstraints, PriorityClassName, schedulerName},
+	priorityMembers...)
 
 // Flatten returns the scheduling values of a pod spec by merge key. The affinity is one value. It returns an error if a member has another
 // type than in the API, or too many values.

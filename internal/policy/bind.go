@@ -140,7 +140,8 @@ type Catalog interface {
 // BindToCurrent resolves the reads of a module and the types listed in spec.replicate to types that the API server serves now, where plural
 // names keep the groups in recorded. If types are missing, it refreshes the catalog and resolves them again, because a type may have been
 // installed just before the policy. An error is a *CompileError for a plural name that several groups serve, or that of the refresh.
-func BindToCurrent(ctx context.Context, name string, m *Module, listed []placementv1.ReplicatedResource, catalog Catalog, recorded Bindings) (*Binding, error) {
+func BindToCurrent(ctx context.Context, name string, m *Module, listed []placementv1.ReplicatedResource, catalog Catalog,
+	recorded Bindings) (*Binding, error) {
 	b, err := BindWithRecorded(name, m, listed, catalog, recorded)
 	if err != nil || len(b.Missing) == 0 {
 		return b, err
@@ -155,7 +156,8 @@ func BindToCurrent(ctx context.Context, name string, m *Module, listed []placeme
 // bound earlier. A plural name without a group keeps the group that was recorded for it, whatever other groups serve that name now. The
 // read is missing while the recorded group does not serve it. recorded is nil if there is none. An error is a *CompileError for a plural
 // name that is not in recorded and that several groups serve.
-func BindWithRecorded(name string, m *Module, listed []placementv1.ReplicatedResource, served ServedTypes, recorded Bindings) (*Binding, error) {
+func BindWithRecorded(name string, m *Module, listed []placementv1.ReplicatedResource, served ServedTypes,
+	recorded Bindings) (*Binding, error) {
 	b := &Binding{Fields: map[schema.GroupVersionResource]*projection.FieldSet{}}
 	if m.Remote != nil {
 		b.Remote = m.Remote
@@ -344,7 +346,8 @@ func (b *Binding) AmbiguousNames(served ServedTypes) []string {
 	var out []string
 	for _, plural := range slices.Sorted(maps.Keys(b.Bindings)) {
 		if candidates := served.ByPlural(plural); len(candidates) > 1 {
-			out = append(out, fmt.Sprintf("%s is served by several API groups: it stays bound to %s until the Rego changes; changed Rego must write %s",
+			out = append(out, fmt.Sprintf("%s is served by several API groups: it stays bound to %s until the Rego changes; changed Rego "+
+				"must write %s",
 				analysis.Read{Plural: plural}, schema.GroupResource{Group: b.Bindings[plural], Resource: plural}, exactForms(candidates)))
 		}
 	}
@@ -425,7 +428,8 @@ func (b *Binding) add(r Resource, fields *projection.FieldSet, path ...string) {
 
 // ambiguous returns the error for a read by a plural name alone that several groups serve.
 func ambiguous(name string, read analysis.Read, candidates []Resource) *CompileError {
-	err := oneError(name+".rego", nil, codeAmbiguous, fmt.Sprintf("%s is served by several API groups: write %s", read, exactForms(candidates)))
+	err := oneError(name+".rego", nil, codeAmbiguous, fmt.Sprintf("%s is served by several API groups: write %s", read,
+		exactForms(candidates)))
 	err.Diagnostics[0].Row, err.Diagnostics[0].Col = read.Row, read.Col
 	return err
 }

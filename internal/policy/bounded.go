@@ -46,9 +46,10 @@ var ErrBusy = errors.New("too many other policies are being compiled")
 // compilation that exceeds the deadline continues after its caller has got an error. While as many of these continue as may run at once,
 // no other compilation begins, and callers get ErrBusy. A BoundedCompiler is safe for concurrent use. Create it with NewBoundedCompiler.
 type BoundedCompiler struct {
-	compile  func(name string, spec placementv1.PlacementPolicySpec) (*Module, error) // Compile, or another function in tests
-	deadline time.Duration                                                            // how long a caller waits for one compilation
-	slots    chan struct{}                                                            // has an item for each caller that waits for its compilation
+	// compile is Compile, or another function in tests.
+	compile  func(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
+	deadline time.Duration // how long a caller waits for one compilation
+	slots    chan struct{} // has an item for each caller that waits for its compilation
 
 	mu sync.Mutex
 	// overdue has the sources, by the key of RunBounded, that are not compiled: a compilation exceeded the deadline, and continues, or ended
@@ -138,7 +139,8 @@ type outcome[T any] struct {
 // unfinished returns the error of Unfinished for a policy whose compilation exceeded the deadline.
 func (c *BoundedCompiler) unfinished(name string, spec placementv1.PlacementPolicySpec) error {
 	return Unfinished(name, spec, fmt.Sprintf("the policy takes longer than %s to compile or to type-check: "+
-		"use fewer and smaller values, comprehensions, and rules, or divide it between several policies, which can match the same objects", c.deadline))
+		"use fewer and smaller values, comprehensions, and rules, or divide it between several policies, which can match the same objects",
+		c.deadline))
 }
 
 // enter waits for a slot, until limit fires. It returns ErrBusy then, or if isBusy is true, and the error of ctx when that ends. Without an

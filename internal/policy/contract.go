@@ -649,8 +649,9 @@ func constantKeys(object ast.Object) []string {
 // contain it.
 func (c *contractChecker) example() string {
 	both := map[string]struct{ v1, v0 string }{
-		language.RuleAnnotations: {`annotations["example.com/key"] := "<value>" if { ... }`, `annotations["example.com/key"] = "<value>" { ... }`},
-		language.RuleLabels:      {`labels["example.com/key"] := "<value>" if { ... }`, `labels["example.com/key"] = "<value>" { ... }`},
+		language.RuleAnnotations: {`annotations["example.com/key"] := "<value>" if { ... }`,
+			`annotations["example.com/key"] = "<value>" { ... }`},
+		language.RuleLabels: {`labels["example.com/key"] := "<value>" if { ... }`, `labels["example.com/key"] = "<value>" { ... }`},
 		language.RuleScheduling: {`scheduling.nodeSelector["example.com/disk"] := "ssd" if { ... }`,
 			`scheduling = {"nodeSelector": {"example.com/disk": "ssd"}} { ... }`},
 		language.RuleClusters: {`clusters := {"<cluster>"} if { ... }`, `clusters = {"<cluster>"} { ... }`},

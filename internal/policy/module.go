@@ -125,7 +125,8 @@ func (d Diagnostic) FieldError(rego *field.Path) *field.Error {
 	if d.rule != nil {
 		return d.rule
 	}
-	return &field.Error{Type: field.ErrorTypeInvalid, Field: cmp.Or(d.Field, rego.String()), BadValue: field.OmitValueType{}, Detail: d.Detail()}
+	return &field.Error{Type: field.ErrorTypeInvalid, Field: cmp.Or(d.Field, rego.String()),
+		BadValue: field.OmitValueType{}, Detail: d.Detail()}
 }
 
 // Detail returns "file:row:col: code: message", without the parts of the position that are unknown, or the message alone of an error in
@@ -243,7 +244,8 @@ func (m *Module) findRules(file string, module *ast.Module) error {
 	for _, rule := range module.Rules {
 		name := language.RuleName(rule)
 		if slices.Contains(language.ContractRules, name) && len(rule.Head.Args) > 0 {
-			return oneError(file, rule.Location, codeContract, fmt.Sprintf("%s is a function, but the decision contract requires a rule without arguments", name))
+			return oneError(file, rule.Location, codeContract, fmt.Sprintf("%s is a function, but the decision contract requires a rule without "+
+				"arguments", name))
 		}
 	}
 	for _, name := range language.ContractRules {
@@ -361,7 +363,8 @@ func compileError(file string, err error) *CompileError {
 			d.Message += sourceLine(detail)
 		}
 		if name, known := language.Forbidden(e.Message); known {
-			d.Message += fmt.Sprintf(" (%s is not allowed in a placement policy: decisions are pure functions of the object and the replicated data)", name)
+			d.Message += fmt.Sprintf(" (%s is not allowed in a placement policy: decisions are pure functions of the object and the "+
+				"replicated data)", name)
 		}
 		if _, name, found := strings.Cut(e.Message, "undefined function "); found {
 			if today, renamed := language.RenamedBuiltin(name); renamed {
@@ -391,8 +394,8 @@ func sourceLine(detail *ast.ParserErrorDetail) string {
 // otherLanguage returns the error for Rego that does not parse in its policy's language version: wrong, or, if it parses in the other
 // version, one error that says so.
 func otherLanguage(regoVersion placementv1.RegoVersion, text string, wrong *CompileError) error {
-	other, message := placementv1.RegoV0, "the text is Rego v0, as it was before OPA 1.0: set spec.regoVersion: v0, or rewrite it by opa fmt --v0-v1 "+
-		"(the error as v1: %s)"
+	other, message := placementv1.RegoV0, "the text is Rego v0, as it was before OPA 1.0: set spec.regoVersion: v0, or rewrite it by opa "+
+		"fmt --v0-v1 (the error as v1: %s)"
 	if regoVersion == placementv1.RegoV0 {
 		other, message = placementv1.RegoV1, "the text is Rego v1: remove spec.regoVersion: v0 (the error as v0: %s)"
 	}

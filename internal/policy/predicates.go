@@ -42,8 +42,8 @@ func (m *Module) usePredicates(p *placementv1.Predicates) {
 	}
 	m.Predicates, m.Candidates = slices.Clone(p.Names), p.Candidates
 	if len(p.Names) > 0 && p.Candidates == "" && !m.Nodes && !m.Clusters {
-		m.Warnings = append(m.Warnings, "spec.predicates.names has no effect: nothing evaluates the predicates. Set spec.predicates.candidates to Nodes or "+
-			"Clusters, or call k8s.feasible or k8s.feasible_clusters in spec.rego")
+		m.Warnings = append(m.Warnings, "spec.predicates.names has no effect: nothing evaluates the predicates. Set spec.predicates.candidates "+
+			"to Nodes or Clusters, or call k8s.feasible or k8s.feasible_clusters in spec.rego")
 	}
 	m.Dependencies = m.WithCandidates(p.Candidates)
 	if len(m.Rules) == 0 && m.Candidates != "" {

@@ -148,10 +148,12 @@ func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 	}
 	for _, use := range r.Secrets() {
 		if slices.Contains(ReservedSecrets, use.Name) {
-			wrong = append(wrong, remoteError(use.Field+".name", fmt.Sprintf("the Secret %s is Berth's own, and no engine gets it: name another Secret", use.Name)))
+			wrong = append(wrong, remoteError(use.Field+".name", fmt.Sprintf("the Secret %s is Berth's own, and no engine gets it: name "+
+				"another Secret", use.Name)))
 		}
 	}
-	m := &Module{Remote: r, Rules: language.ContractRules, Dependencies: analysis.Dependencies{Input: projection.AllFields(), Data: projection.Union()}}
+	m := &Module{Remote: r, Rules: language.ContractRules, Dependencies: analysis.Dependencies{Input: projection.AllFields(),
+		Data: projection.Union()}}
 	parsed := map[string]*ast.Module{}
 	sum := sha256.New()
 	for i, text := range spec.Modules {
@@ -314,8 +316,8 @@ func compileModules(modules map[string]*ast.Module) (warnings []string, wrong []
 	rules := 0
 	for file, module := range modules {
 		if rules += len(module.Rules); checkBounds(file, module, maxRules) != nil || rules > maxRules {
-			return []string{"Berth does not check whether the modules compile: they have too many rules, or one is nested too deeply or has too long a " +
-				"rule body; the remote engine checks them when Berth pushes them"}, nil
+			return []string{"Berth does not check whether the modules compile: they have too many rules, or one is nested too deeply or has " +
+				"too long a rule body; the remote engine checks them when Berth pushes them"}, nil
 		}
 	}
 	capabilities := ast.CapabilitiesForThisVersion()

@@ -26,8 +26,8 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Limits on a policy's size. The CRD schema enforces those on the Rego and the data first. They are checked here for
-// callers without an API server, and for policies that were stored before the schema had them.
+// Limits on a policy's size. The CRD schema enforces those on the Rego and the data first. They are checked here for callers without an
+// API server.
 const (
 	// maxRego and maxData are in bytes.
 	maxRego = 64 << 10
@@ -111,8 +111,8 @@ func checkBounds(file string, module *ast.Module, most int) error {
 	}
 	after := func(x any) { count(x, -1) }
 	if ast.NewBeforeAfterVisitor(before, after).Walk(module); tooDeep {
-		return oneError(file, place, codeSize, fmt.Sprintf("terms are nested more than %d deep, or comprehensions and every-expressions more than %d: "+
-			"write parts of them as rules of their own", maxDepth, maxBodies))
+		return oneError(file, place, codeSize, fmt.Sprintf("terms are nested more than %d deep, or comprehensions and every-expressions more "+
+			"than %d: write parts of them as rules of their own", maxDepth, maxBodies))
 	}
 	if rules > most {
 		return oneError(file, nil, codeSize, fmt.Sprintf("there are %d rules, at most %d are compiled: put tables into spec.data", rules, most))

@@ -28,7 +28,8 @@ func checkWindows(windows []placementv1.RemediationWindow) error {
 	var wrong []Diagnostic
 	for i, w := range windows {
 		if _, field, err := window.Parse(w); err != nil {
-			wrong = append(wrong, Diagnostic{Field: fmt.Sprintf("spec.remediation.windows[%d].%s", i, field), Code: codeWindow, Message: err.Error()})
+			wrong = append(wrong, Diagnostic{Field: fmt.Sprintf("spec.remediation.windows[%d].%s", i, field),
+				Code: codeWindow, Message: err.Error()})
 		}
 	}
 	return errorOf(wrong)

@@ -48,7 +48,8 @@ func configure(predicates []configuredPredicate, config []PluginConfig) error {
 		path := field.NewPath("pluginConfig").Index(i)
 		at := slices.IndexFunc(predicates, func(p configuredPredicate) bool { return p.Name == c.Name })
 		if at < 0 {
-			return field.Invalid(path.Child("name"), c.Name, "the predicate is not in use: remove its arguments, or add it to the list of predicates")
+			return field.Invalid(path.Child("name"), c.Name, "the predicate is not in use: remove its arguments, or add it to the list of "+
+				"predicates")
 		}
 		if given[c.Name] {
 			return field.Duplicate(path.Child("name"), c.Name)

@@ -88,7 +88,8 @@ func (b *priorReport) verdict(now *Snapshot, name string, info fwk.NodeInfo) (Ve
 	for b.verdictAt < len(b.Verdicts) && b.Verdicts[b.verdictAt].Name < name {
 		b.verdictAt++
 	}
-	if b.candidateAt == len(then.names) || then.infos[b.candidateAt] != info || now.hasUnlimitedResources(name) != then.hasUnlimitedResources(name) ||
+	if b.candidateAt == len(then.names) || then.infos[b.candidateAt] != info ||
+		now.hasUnlimitedResources(name) != then.hasUnlimitedResources(name) ||
 		b.verdictAt == len(b.Verdicts) || b.Verdicts[b.verdictAt].Name != name {
 		return Verdict{}, false
 	}

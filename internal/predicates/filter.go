@@ -110,7 +110,8 @@ func (w *worker) outcome(ctx context.Context, name string, info fwk.NodeInfo) (o
 	if !status.IsSuccess() {
 		o.Predicate, o.Reasons, o.Preemption = objecting, sorted(status.Reasons()), status.Code() == fwk.Unschedulable
 		if objecting == names.TaintToleration && w.kind == Clusters {
-			taint, _ := corev1helpers.FindMatchingUntoleratedTaint(klog.FromContext(ctx), info.Node().Spec.Taints, w.Pod.Spec.Tolerations, repelsPods, true)
+			taint, _ := corev1helpers.FindMatchingUntoleratedTaint(klog.FromContext(ctx), info.Node().Spec.Taints,
+				w.Pod.Spec.Tolerations, repelsPods, true)
 			o.Taint = taint.ToString()
 		}
 		return o, nil

@@ -119,7 +119,8 @@ func (a *Account) alreadyCharged(r *Request) corev1.ResourceList {
 // of these amounts, which expires at expires, to the status.
 func (a *Account) charge(r *Request, requested, alreadyCharged corev1.ResourceList, expires time.Time) {
 	a.extendReservations(r, expires)
-	more := upstream.RemoveZeros(upstream.SubtractWithNonNegativeResult(requested, upstream.Mask(alreadyCharged, upstream.ResourceNames(requested))))
+	more := upstream.RemoveZeros(upstream.SubtractWithNonNegativeResult(requested,
+		upstream.Mask(alreadyCharged, upstream.ResourceNames(requested))))
 	if len(more) == 0 && len(alreadyCharged) == 0 {
 		return
 	}
@@ -163,7 +164,8 @@ func merge(reservations []placementv1.Reservation, next *placementv1.Reservation
 
 // createsOneName reports whether both reservations are for creates of objects with the same name.
 func createsOneName(a, b *placementv1.Reservation) bool {
-	return a.Name != "" && a.ObjectVersion == "" && b.ObjectVersion == "" && a.Name == b.Name && a.Namespace == b.Namespace && a.Resource == b.Resource
+	return a.Name != "" && a.ObjectVersion == "" && b.ObjectVersion == "" && a.Name == b.Name && a.Namespace == b.Namespace &&
+		a.Resource == b.Resource
 }
 
 // keptPrefix is the prefix of the ids of reservations that no request can release. No charge has such an id.
@@ -187,7 +189,8 @@ func (a *Account) extendReservations(r *Request, expires time.Time) {
 	// The API stores times in seconds.
 	until := metav1.NewTime(expires.Truncate(time.Second))
 	for i := range a.quota.QuotaStatus().Reservations {
-		if reservation := &a.quota.QuotaStatus().Reservations[i]; r.object.version != "" && r.sameChangeAs(reservation) && reservation.Expires.Before(&until) {
+		if reservation := &a.quota.QuotaStatus().Reservations[i]; r.object.version != "" && r.sameChangeAs(reservation) &&
+			reservation.Expires.Before(&until) {
 			reservation.Expires = until
 		}
 	}

@@ -207,7 +207,8 @@ func (r *Request) checkQuota(ctx context.Context, account *Account) (*quotaResul
 		case account.full():
 			out.pending = append(out.pending, fmt.Sprintf("too many requests under way for quota: %s", account.quota.GetName()))
 		case account.crowded(r.Namespace) && len(out.alreadyCharged) == 0:
-			out.pending = append(out.pending, fmt.Sprintf("too many requests of namespace %s under way for quota: %s", r.Namespace, account.quota.GetName()))
+			out.pending = append(out.pending, fmt.Sprintf("too many requests of namespace %s under way for quota: %s", r.Namespace,
+				account.quota.GetName()))
 		}
 	}
 	return out, nil

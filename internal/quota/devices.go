@@ -99,7 +99,8 @@ func CanRead(r schema.GroupVersionResource) bool {
 // ClaimOwner returns the UID of the pod for whose extended resources the scheduler created the claim c; "" if it did not create c.
 func ClaimOwner(c metav1.Object) types.UID {
 	owner := metav1.GetControllerOfNoCopy(c)
-	if c.GetAnnotations()[resourcev1.ExtendedResourceClaimAnnotation] != "true" || owner == nil || owner.Kind != "Pod" || owner.APIVersion != "v1" {
+	if c.GetAnnotations()[resourcev1.ExtendedResourceClaimAnnotation] != "true" || owner == nil || owner.Kind != "Pod" ||
+		owner.APIVersion != "v1" {
 		return ""
 	}
 	return owner.UID
@@ -185,7 +186,8 @@ func measuredClaim(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
 	for _, r := range c.Spec.Devices.Requests {
 		var next resourcev1.DeviceRequest
 		if r.Exactly != nil {
-			next.Exactly = &resourcev1.ExactDeviceRequest{DeviceClassName: r.Exactly.DeviceClassName, AllocationMode: r.Exactly.AllocationMode, Count: r.Exactly.Count}
+			next.Exactly = &resourcev1.ExactDeviceRequest{DeviceClassName: r.Exactly.DeviceClassName, AllocationMode: r.Exactly.AllocationMode,
+				Count: r.Exactly.Count}
 		}
 		for _, sub := range r.FirstAvailable {
 			next.FirstAvailable = append(next.FirstAvailable, resourcev1.DeviceSubRequest{DeviceClassName: sub.DeviceClassName,

@@ -33,7 +33,8 @@ import (
 // have covered them. It returns "" if there is no such gap. There are two cases. The quota is not enforced. Or it
 // covers only one of two resource names that the same objects always take together, and no quota covers the other.
 // others are the other quotas that apply to the namespace.
-func (e *Evaluators) CoverageGap(limit *placementv1.LimitedResource, q placementv1.Quota, others []placementv1.Quota, namespace string) string {
+func (e *Evaluators) CoverageGap(limit *placementv1.LimitedResource, q placementv1.Quota, others []placementv1.Quota,
+	namespace string) string {
 	t := schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource}
 	var enforced []*placementv1.QuotaSpec
 	for _, other := range others {
@@ -54,7 +55,10 @@ func (e *Evaluators) CoverageGap(limit *placementv1.LimitedResource, q placement
 	}
 	for _, name := range names {
 		other := equivalentName(t, name)
-		if other == "" || !slices.ContainsFunc(limit.Spec.MatchContains, func(part string) bool { return strings.Contains(string(other), part) }) {
+		if other == "" || !slices.ContainsFunc(limit.Spec.MatchContains, func(part string) bool {
+			return strings.Contains(string(other),
+				part)
+		}) {
 			continue
 		}
 		if len(uncoveredNames([]corev1.ResourceName{other}, append(enforced, q.QuotaSpec()))) > 0 {
@@ -68,9 +72,10 @@ func (e *Evaluators) CoverageGap(limit *placementv1.LimitedResource, q placement
 
 // LimitsClass reports whether a LimitedResource denies pods of a priority class unless a quota covers the class.
 func LimitsClass(spec *placementv1.LimitedResourceSpec, class string) bool {
-	return spec.APIGroup == "" && spec.Resource == pods.Resource && slices.ContainsFunc(spec.MatchScopes, func(r placementv1.ScopeRequirement) bool {
-		return r.ScopeName == corev1.ResourceQuotaScopePriorityClass && matchesClass(r, class)
-	})
+	return spec.APIGroup == "" && spec.Resource == pods.Resource && slices.ContainsFunc(spec.MatchScopes,
+		func(r placementv1.ScopeRequirement) bool {
+			return r.ScopeName == corev1.ResourceQuotaScopePriorityClass && matchesClass(r, class)
+		})
 }
 
 // CoversClass reports whether a quota is enforced in a namespace that has the labels namespaceLabels, and has a scope that matches a
@@ -130,7 +135,8 @@ func enforces(spec *placementv1.QuotaSpec) bool {
 }
 
 // limitedNames returns the resource names in the hard amounts of spec that the LimitedResource limits for its type t, sorted.
-func (e *Evaluators) limitedNames(limit *placementv1.LimitedResource, t schema.GroupResource, spec *placementv1.QuotaSpec) []corev1.ResourceName {
+func (e *Evaluators) limitedNames(limit *placementv1.LimitedResource, t schema.GroupResource,
+	spec *placementv1.QuotaSpec) []corev1.ResourceName {
 	var out []corev1.ResourceName
 	tracked := e.evaluatorFor(t).MatchingResources(slices.Sorted(maps.Keys(spec.Hard)))
 	for _, name := range tracked {

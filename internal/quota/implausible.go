@@ -109,7 +109,8 @@ func implausibleCPU(amount resource.Quantity) string {
 	switch {
 	case !whole(amount, resource.Milli):
 		return fmt.Sprintf("is %s CPUs, and objects take CPU in steps of 1m", decimal(amount))
-	case amount.Cmp(manyCPUs) >= 0 || amount.Format == resource.BinarySI && amount.CmpInt64(1024) >= 0 && strings.HasSuffix(amount.String(), "i"):
+	case amount.Cmp(manyCPUs) >= 0 || amount.Format == resource.BinarySI && amount.CmpInt64(1024) >= 0 &&
+		strings.HasSuffix(amount.String(), "i"):
 		return fmt.Sprintf("is %s CPUs: a number of CPUs, or of thousandths as in 500m, is probably meant", decimal(amount))
 	default:
 		return ""
@@ -137,7 +138,8 @@ func implausiblyFewCPUs(spec *placementv1.QuotaSpec, name corev1.ResourceName) s
 			isFew = amount.AsApproximateFloat64() < beside.AsApproximateFloat64()*leastPerPod.AsApproximateFloat64()
 		}
 		if bounded && isFew {
-			return fmt.Sprintf("is %s CPUs, too few beside spec.hard[%s], which is %s: %s is probably meant, since m is a thousandth", decimal(amount), other,
+			return fmt.Sprintf("is %s CPUs, too few beside spec.hard[%s], which is %s: %s is probably meant, since m is a thousandth",
+				decimal(amount), other,
 				beside.String(), number)
 		}
 	}
@@ -156,7 +158,8 @@ func unreachable(spec *placementv1.QuotaSpec, name corev1.ResourceName, counted 
 	if i := slices.IndexFunc(countedToo(name, counted), bounds); i >= 0 {
 		other := countedToo(name, counted)[i]
 		bound := spec.Hard[other]
-		return fmt.Sprintf("is never reached: what counts under %s counts under %s, too, and spec.hard[%s] is %s", name, other, other, bound.String())
+		return fmt.Sprintf("is never reached: what counts under %s counts under %s, too, and spec.hard[%s] is %s", name,
+			other, other, bound.String())
 	}
 	limits := corev1.ResourceName("limits." + string(bare))
 	limit := spec.Hard[limits]
@@ -265,5 +268,6 @@ func MeantExtended(name string) string {
 // provides, so that only nodes have it.
 func (e *Evaluators) needsNodes(name corev1.ResourceName) bool {
 	bare := bareName(name)
-	return helper.IsExtendedResourceName(bare) && meantDevices(name) == "" && (e.devices.Classes == nil || e.devices.Classes.GetDeviceClass(bare) == nil)
+	return helper.IsExtendedResourceName(bare) && meantDevices(name) == "" &&
+		(e.devices.Classes == nil || e.devices.Classes.GetDeviceClass(bare) == nil)
 }

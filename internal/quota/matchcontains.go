@@ -74,7 +74,8 @@ func (e *Evaluators) CheckMatchContains(spec *placementv1.LimitedResourceSpec) M
 func explainMatchContains(t schema.GroupResource, part string, names []string, possible bool) string {
 	switch {
 	case strings.ContainsAny(part, "*?"):
-		return fmt.Sprintf("nothing is limited by %q: entries are parts of resource names, not patterns, and no resource name contains this", part)
+		return fmt.Sprintf("nothing is limited by %q: entries are parts of resource names, not patterns, and no resource name contains this",
+			part)
 	case possible:
 		return fmt.Sprintf("%q is part of no common resource name that %s are charged for", part, t)
 	case t == pods || t == claims || t == deviceClaims:
@@ -106,7 +107,8 @@ func (e *Evaluators) suggestMatchContains(t schema.GroupResource, part string) s
 		}
 	}
 	// A short entry may be a part of the name of an extended resource, such as gpu.
-	if len(bare) >= minSuggested && !strings.Contains(bare, "/") && !strings.Contains(bare, strings.TrimSuffix(corev1.ResourceHugePagesPrefix, "-")) {
+	if len(bare) >= minSuggested && !strings.Contains(bare, "/") && !strings.Contains(bare,
+		strings.TrimSuffix(corev1.ResourceHugePagesPrefix, "-")) {
 		if nearest, ok := suggest.Nearest(bare, names); ok {
 			return fmt.Sprintf(" (did you mean %q?)", nearest)
 		}
@@ -147,7 +149,8 @@ func exampleOf(t schema.GroupResource) runtime.Object {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
 			all[name] = one
 		}
-		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: all, Limits: all}}}}}
+		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: all,
+			Limits: all}}}}}
 	case services:
 		return &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 1}}}}
 	case claims:
@@ -157,7 +160,8 @@ func exampleOf(t schema.GroupResource) runtime.Object {
 		}}
 	case deviceClaims:
 		return &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
-			Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: exampleClass, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1},
+			Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: exampleClass, AllocationMode: resourcev1.DeviceAllocationModeExactCount,
+				Count: 1},
 		}}}}}
 	default:
 		return &metav1.PartialObjectMetadata{}
@@ -185,7 +189,8 @@ func mayContain(t schema.GroupResource, part string) bool {
 			return !slash && partOfSubdomain.MatchString(part)
 		}
 		return (strings.HasSuffix(before, infix) || strings.HasSuffix(infix, before)) &&
-			(strings.HasPrefix(string(corev1.ResourcePersistentVolumeClaims), after) || strings.HasPrefix(string(corev1.ResourceRequestsStorage), after))
+			(strings.HasPrefix(string(corev1.ResourcePersistentVolumeClaims), after) ||
+				strings.HasPrefix(string(corev1.ResourceRequestsStorage), after))
 	default:
 		return false
 	}

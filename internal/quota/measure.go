@@ -86,7 +86,8 @@ func (e *Evaluators) evaluatorFor(resource schema.GroupResource) upstream.Evalua
 
 // Types returns the types of objects that the names in hard count, each with the names that count it, and the names that count nothing.
 // Objects of several types can count under one name: a pod and a ResourceClaim can take the same extended resource.
-func (e *Evaluators) Types(spec *placementv1.QuotaSpec) (types map[schema.GroupResource][]corev1.ResourceName, untracked []corev1.ResourceName) {
+func (e *Evaluators) Types(spec *placementv1.QuotaSpec) (types map[schema.GroupResource][]corev1.ResourceName,
+	untracked []corev1.ResourceName) {
 	types = map[schema.GroupResource][]corev1.ResourceName{}
 	for name := range spec.Hard {
 		counted := slices.DeleteFunc(e.counted(name), match.NeverMatched)

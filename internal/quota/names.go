@@ -128,7 +128,8 @@ func checkScope(spec *placementv1.QuotaSpec, scope corev1.ResourceQuotaScope, pa
 	for _, name := range slices.Sorted(maps.Keys(spec.Hard)) {
 		standard := helper.IsStandardQuotaResourceName(core.ResourceName(name)) && !strings.Contains(string(name), "/")
 		if standard && !helper.IsResourceQuotaScopeValidForResource(core.ResourceQuotaScope(scope), core.ResourceName(name)) {
-			return field.ErrorList{field.Invalid(path, scope, fmt.Sprintf("hard has a resource that this scope does not apply to (%s): the scope applies to %s", name,
+			return field.ErrorList{field.Invalid(path, scope, fmt.Sprintf("hard has a resource that this scope does not apply to (%s): the scope "+
+				"applies to %s", name,
 				appliesTo(scope)))}
 		}
 	}

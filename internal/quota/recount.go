@@ -78,7 +78,8 @@ type RecountInput struct {
 func (m *Meter) Recount(ctx context.Context, q placementv1.Quota, rules *Rules, w RecountInput) (*Recount, error) {
 	types, _ := m.evaluators.Types(q.QuotaSpec())
 	now := m.clock.Now()
-	out := &tally{Recount: Recount{Used: corev1.ResourceList{}, Namespaces: map[string]corev1.ResourceList{}}, fromZero: map[corev1.ResourceName]bool{}}
+	out := &tally{Recount: Recount{Used: corev1.ResourceList{}, Namespaces: map[string]corev1.ResourceList{}},
+		fromZero: map[corev1.ResourceName]bool{}}
 	entries, taken := m.snapshot(q, types, w, now, out)
 	matches := map[Scopes]bool{}
 	for _, found := range entries {
@@ -164,7 +165,8 @@ func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]c
 // beginType reports whether the amounts of a type are counted from zero: the meter has the type (metered), or it is not served and nothing
 // was counted for it. Otherwise it adds the type to Unserved, or to Missing if it may be served. A type may only seem to be not served
 // because its API server does not respond now. So what was counted for it stays.
-func (r *Recount) beginType(q placementv1.Quota, t schema.GroupResource, names []corev1.ResourceName, metered bool, w RecountInput) (fromZero bool) {
+func (r *Recount) beginType(q placementv1.Quota, t schema.GroupResource, names []corev1.ResourceName, metered bool,
+	w RecountInput) (fromZero bool) {
 	status := q.QuotaStatus()
 	absent := !metered && w.NotServed(t)
 	fromZero = metered || absent && !slices.ContainsFunc(names, func(name corev1.ResourceName) bool {
@@ -209,7 +211,8 @@ func (m *Meter) reservations(q placementv1.Quota, out *tally, types map[schema.G
 	for _, r := range q.QuotaStatus().Reservations {
 		of := schema.ParseGroupResource(r.Resource)
 		kept := w.KeepExpired[r.UID] && w.Selects(r.Namespace)
-		if _, counts := types[of]; !counts || Expired(r, now) && !kept || m.settled(&r, w.Selects) || m.types[of] == nil && w.Removed != nil && w.Removed(of) {
+		if _, counts := types[of]; !counts || Expired(r, now) && !kept || m.settled(&r, w.Selects) || m.types[of] == nil &&
+			w.Removed != nil && w.Removed(of) {
 			continue
 		}
 		holder := m.nameHolder(&r, w)

@@ -101,7 +101,8 @@ func contradiction(requirements []placementv1.ScopeRequirement) string {
 		}
 	}
 	if !satisfiable(of(corev1.ResourceQuotaScopePriorityClass)) {
-		return "spec.scopeSelector: no object has a class that all expressions of scope PriorityClass match: list the classes in one expression, or remove one"
+		return "spec.scopeSelector: no object has a class that all expressions of scope PriorityClass match: list the classes in one " +
+			"expression, or remove one"
 	}
 	// A claim may have several classes while its class is being changed. So only having a class excludes having none.
 	volumes := of(corev1.ResourceQuotaScopeVolumeAttributesClass)

@@ -111,7 +111,8 @@ func ExplainUntracked(name corev1.ResourceName, served *match.ServedTypes) strin
 		}
 	}
 	if limited, ok := strings.CutPrefix(string(name), "limits."); ok && strings.Contains(before, ".") && after != "" {
-		return fmt.Sprintf(": extended resources are counted by their requests alone (did you mean %s%s?)", corev1.DefaultResourceRequestsPrefix, limited)
+		return fmt.Sprintf(": extended resources are counted by their requests alone (did you mean %s%s?)",
+			corev1.DefaultResourceRequestsPrefix, limited)
 	}
 	if strings.Contains(before, ".") && after != "" {
 		return fmt.Sprintf(" (did you mean %s%s?)", corev1.DefaultResourceRequestsPrefix, name)

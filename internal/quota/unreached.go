@@ -38,7 +38,10 @@ func Unreached(q placementv1.Quota, others []placementv1.Quota, of map[string]st
 	if !enforces(q.QuotaSpec()) {
 		return nil
 	}
-	others = slices.DeleteFunc(slices.Clone(others), func(other placementv1.Quota) bool { return !enforces(other.QuotaSpec()) || !countsAllOf(other, q, of) })
+	others = slices.DeleteFunc(slices.Clone(others), func(other placementv1.Quota) bool {
+		return !enforces(other.QuotaSpec()) ||
+			!countsAllOf(other, q, of)
+	})
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(q.QuotaSpec().Hard)) {
 		amount := q.QuotaSpec().Hard[name]
@@ -54,8 +57,9 @@ func Unreached(q placementv1.Quota, others []placementv1.Quota, of map[string]st
 		}
 		key, _ := KeyOf(least)
 		bound := least.QuotaSpec().Hard[name]
-		out = append(out, fmt.Sprintf("spec.hard[%s]: %s is never reached: %s %s counts the same objects, too, and admits only %s. What a quota denies is "+
-			"denied, whatever another one has left: change the amount there, or remove the name here", name, amount.String(), key.Kind, key.Name, bound.String()))
+		out = append(out, fmt.Sprintf("spec.hard[%s]: %s is never reached: %s %s counts the same objects, too, and admits only %s. What a quota "+
+			"denies is denied, whatever another one has left: change the amount there, or remove the name here", name, amount.String(), key.Kind,
+			key.Name, bound.String()))
 	}
 	return out
 }
@@ -130,11 +134,13 @@ func (e *Evaluators) BeyondCapacity(spec *placementv1.QuotaSpec, capacity corev1
 		// The text is the same while the capacity changes with each node.
 		is, meant := amount.String(), "a smaller unit is probably meant"
 		if bare == corev1.ResourceCPU {
-			is, meant = fmt.Sprintf("%s is %s CPUs", amount.String(), decimal(amount)), fmt.Sprintf("a smaller number, or %sm, is probably meant", decimal(amount))
+			is, meant = fmt.Sprintf("%s is %s CPUs", amount.String(), decimal(amount)),
+				fmt.Sprintf("a smaller number, or %sm, is probably meant", decimal(amount))
 		} else {
 			is += " is much memory"
 		}
-		out = append(out, fmt.Sprintf("%s %s, more than four times what all clusters and nodes have together, so that it is never reached: %s", at, is, meant))
+		out = append(out, fmt.Sprintf("%s %s, more than four times what all clusters and nodes have together, so that it is never reached: %s",
+			at, is, meant))
 	}
 	return out
 }

@@ -339,8 +339,9 @@ func hookConditions(h hook) []admissionregistrationv1.MatchCondition {
 	add := func(name string, t schema.GroupResource, where, condition string) {
 		if slices.Contains(h.types, t) {
 			out = append(out, admissionregistrationv1.MatchCondition{
-				Name:       name + ".placement.berth.dev",
-				Expression: fmt.Sprintf(`request.resource.resource != %q || request.resource.group != %q%s || %s`, t.Resource, t.Group, where, condition),
+				Name: name + ".placement.berth.dev",
+				Expression: fmt.Sprintf(`request.resource.resource != %q || request.resource.group != %q%s || %s`, t.Resource,
+					t.Group, where, condition),
 			})
 		}
 	}
@@ -357,8 +358,8 @@ func hookConditions(h hook) []admissionregistrationv1.MatchCondition {
 	if h.pods != nil {
 		add("pod-is-counted", pods, "", strings.Join(h.pods, " || "))
 	}
-	add("claim-changes-usage", claims, updates, changed("spec.?resources.requests.storage", "spec.?storageClassName", "spec.?volumeAttributesClassName",
-		`metadata.?annotations["`+corev1.BetaStorageClassAnnotation+`"]`))
+	add("claim-changes-usage", claims, updates, changed("spec.?resources.requests.storage", "spec.?storageClassName",
+		"spec.?volumeAttributesClassName", `metadata.?annotations["`+corev1.BetaStorageClassAnnotation+`"]`))
 	add("device-claim-changes-usage", deviceClaims, updates, changed("metadata.?ownerReferences",
 		`metadata.?annotations["`+resourcev1.ExtendedResourceClaimAnnotation+`"]`))
 	add("service-changes-usage", services, updates, changed("spec.?type", "spec.?ports", "spec.?allocateLoadBalancerNodePorts"))

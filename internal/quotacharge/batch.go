@@ -205,7 +205,8 @@ func (b *batch) store(ctx context.Context, r *round, attempt int) (writes, confl
 	}
 	writes, conflicts, err = r.write(calls)
 	for _, span := range spans {
-		span.SetAttributes(tracing.Round.Int(attempt), tracing.Requests.Int(len(b.waiters)), tracing.Writes.Int(writes), tracing.Conflicts.Int(conflicts))
+		span.SetAttributes(tracing.Round.Int(attempt), tracing.Requests.Int(len(b.waiters)), tracing.Writes.Int(writes),
+			tracing.Conflicts.Int(conflicts))
 		tracing.Fail(span, err)
 		span.End()
 	}

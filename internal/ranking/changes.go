@@ -173,7 +173,8 @@ func (d *domainChanges) concern(domain, object string, chosen []string, used int
 		}
 	}
 	// If all domains have the same number of candidates, and each could have so many, no turn of a domain depends on another one.
-	fixed := d.bounds.Limit == 0 && len(own) == d.bounds.MaxClusters || d.bounds.Limit > 0 && len(own)*used == d.bounds.Limit && d.even(chosen, used)
+	fixed := d.bounds.Limit == 0 && len(own) == d.bounds.MaxClusters || d.bounds.Limit > 0 &&
+		len(own)*used == d.bounds.Limit && d.even(chosen, used)
 	return !fixed || d.sizes[domain] < len(own) || changes.concern(object, own, len(own))
 }
 

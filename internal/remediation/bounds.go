@@ -255,7 +255,8 @@ type Judgment struct {
 
 // Judge returns whether patches of an object last, or are undone by other clients or by the policies themselves. obj is its newest version,
 // verdicts what was decided on that, and data a hash of what the verdicts are based on.
-func (s *Scheduler) Judge(now time.Time, key Key, obj *unstructured.Unstructured, verdicts []*placement.Verdict, data uint64) (out Judgment) {
+func (s *Scheduler) Judge(now time.Time, key Key, obj *unstructured.Unstructured, verdicts []*placement.Verdict,
+	data uint64) (out Judgment) {
 	required := DueOf(verdicts)
 	for _, v := range DueOf(released(verdicts)) {
 		if !slices.Contains(required, v) {

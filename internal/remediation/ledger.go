@@ -566,10 +566,11 @@ type Report struct {
 	// Denied is the number of objects that the policy would deny now, Moved the number of those that have other values than it decides,
 	// whether or not remediation can change them, and Failed the number of those that it could not decide. Violations is their sum.
 	Denied, Moved, Failed, Violations int
-	FailedMessage                     string                  // Names the first object that the policy could not decide, and says why; "" for none.
-	Sample                            []placementv1.Violation // The first violations, at most maxSample, in the order of objects.
-	Conflicted                        int                     // The number of objects with a key for which another policy sets another value.
-	Conflicts                         []string                // The names of those policies, sorted; the value used may be theirs or not.
+	// FailedMessage names the first object that the policy could not decide, and says why; "" for none.
+	FailedMessage string
+	Sample        []placementv1.Violation // The first violations, at most maxSample, in the order of objects.
+	Conflicted    int                     // The number of objects with a key for which another policy sets another value.
+	Conflicts     []string                // The names of those policies, sorted; the value used may be theirs or not.
 	// Rules are the numbers of objects by the name of the rule of spec.rules that decides them, without those that no rule decides.
 	Rules map[string]int
 	// Unsettled are the names of objects that Berth stopped patching because what the policies decide changes after each patch, or because

@@ -87,8 +87,8 @@ func RolloutOf(obj *unstructured.Unstructured) Rollout {
 
 // RolloutFields returns the fields that RolloutOf reads, for all types. The field set is sealed.
 func RolloutFields() *projection.FieldSet {
-	return projection.Fields("metadata.generation", "metadata.deletionTimestamp", "spec.replicas", "spec.paused", "spec.progressDeadlineSeconds",
-		"spec.updateStrategy.**", "spec.schedulingGates.**", "status.**")
+	return projection.Fields("metadata.generation", "metadata.deletionTimestamp", "spec.replicas", "spec.paused",
+		"spec.progressDeadlineSeconds", "spec.updateStrategy.**", "spec.schedulingGates.**", "status.**")
 }
 
 // notRolled are the types whose running pods stay as they are when the pod template changes.
@@ -181,7 +181,10 @@ func (s *Scheduler) claimsOf(key Key, due Due, carrier Carrier) []claim {
 		}
 		rolls := (carrier.Reports || Observes(v.Policy, key.Resource.GroupResource())) &&
 			slices.ContainsFunc(v.Changes, func(c placement.Change) bool { return moveset.Possible(c) && c.ChangesPods() })
-		moves := carrier.Reports && slices.ContainsFunc(v.Changes, func(c placement.Change) bool { return moveset.Possible(c) && c.MovesClusters() })
+		moves := carrier.Reports && slices.ContainsFunc(v.Changes, func(c placement.Change) bool {
+			return moveset.Possible(c) &&
+				c.MovesClusters()
+		})
 		// An object without clusters runs nowhere anyway.
 		leaves := moves && !carrier.Surges && slices.ContainsFunc(v.Changes, placement.Change.LeavesClusters)
 		out[i] = claim{s.policies[v.Policy.Name], rolls || moves, rolls || leaves}
@@ -217,7 +220,8 @@ func (s *Scheduler) follow(now time.Time, m *movement) {
 			continue
 		}
 		m.following[b] = c.rolls
-		if most := ptr.Deref(b.version.Budget.MoveTimeout, metav1.Duration{Duration: placementv1.DefaultMoveTimeout}).Duration; timeout == 0 || most < timeout {
+		if most := ptr.Deref(b.version.Budget.MoveTimeout, metav1.Duration{Duration: placementv1.DefaultMoveTimeout}).Duration; timeout == 0 ||
+			most < timeout {
 			timeout = most
 		}
 	}
@@ -589,8 +593,9 @@ type Waiting struct {
 	// wait because a PodDisruptionBudget did not allow their eviction. The last ones may also count in another number, once the eviction may
 	// be tried again.
 	Paced, Settling, Stopped, Protected int
-	Closed                              int       // How many objects wait until a window opens.
-	Opens                               time.Time // When the first window for which objects wait opens; zero if none ever does, and if Closed is 0.
+	Closed                              int // How many objects wait until a window opens.
+	// Opens is when the first window for which objects wait opens; zero if none ever does, and if Closed is 0.
+	Opens time.Time
 	// ClosedFor is the policy that has the window of Opens; "" if Closed is 0. It may be another policy that wants to patch the same objects.
 	ClosedFor string
 	// Unavailable is how many objects wait because other objects are unavailable. UnavailableNow is how many objects of the policy

@@ -162,7 +162,8 @@ func EvictsFrom(p *placement.Policy, resource schema.GroupResource) bool {
 // EvictionFields returns the fields of Pods that feasibility.Qualify and Scheduler.Ask read: the creation time, the owner references, the
 // node name, the scheduling gates, and the phase. The field set is sealed.
 func EvictionFields() *projection.FieldSet {
-	return projection.Fields("metadata.creationTimestamp", "metadata.ownerReferences.**", "spec.nodeName", "spec.schedulingGates.**", "status.phase")
+	return projection.Fields("metadata.creationTimestamp", "metadata.ownerReferences.**", "spec.nodeName",
+		"spec.schedulingGates.**", "status.phase")
 }
 
 const (

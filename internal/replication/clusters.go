@@ -29,10 +29,12 @@ var ClusterProfiles = schema.GroupResource{Group: "multicluster.x-k8s.io", Resou
 // they differ: ClusterProfile (SIG Multicluster), ManagedCluster (Open Cluster Management), Cluster (Karmada), and MemberCluster
 // (KubeFleet), which has an item for v1 and, after it, one for v1beta1. The fields are those of the published schemas.
 var known = []inventory{
-	{resource: schema.GroupVersionResource{Group: ClusterProfiles.Group, Version: "v1alpha1", Resource: ClusterProfiles.Resource}, read: readClusterProfile},
+	{resource: schema.GroupVersionResource{Group: ClusterProfiles.Group, Version: "v1alpha1", Resource: ClusterProfiles.Resource},
+		read: readClusterProfile},
 	{resource: schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"},
 		read: readManagedCluster, clusterScoped: true},
-	{resource: schema.GroupVersionResource{Group: "cluster.karmada.io", Version: "v1alpha1", Resource: "clusters"}, read: readKarmadaCluster, clusterScoped: true},
+	{resource: schema.GroupVersionResource{Group: "cluster.karmada.io", Version: "v1alpha1", Resource: "clusters"},
+		read: readKarmadaCluster, clusterScoped: true},
 	{resource: schema.GroupVersionResource{Group: "cluster.kubernetes-fleet.io", Version: "v1", Resource: "memberclusters"},
 		read: readMemberCluster, clusterScoped: true},
 	{resource: schema.GroupVersionResource{Group: "cluster.kubernetes-fleet.io", Version: "v1beta1", Resource: "memberclusters"},
@@ -88,7 +90,8 @@ func readKarmadaCluster(obj, out map[string]any) {
 	}
 	setObject(out, "allocatable", object(obj, "status", "resourceSummary", "allocatable"))
 	// Karmada's own estimator subtracts both the scheduled pods and those that wait to be scheduled.
-	setObject(out, "allocated", sum(object(obj, "status", "resourceSummary", "allocated"), object(obj, "status", "resourceSummary", "allocating")))
+	setObject(out, "allocated", sum(object(obj, "status", "resourceSummary", "allocated"),
+		object(obj, "status", "resourceSummary", "allocating")))
 	regionFromLabels(out)
 }
 
@@ -107,7 +110,8 @@ func readMemberCluster(obj, out map[string]any) {
 	out["ready"] = condition(obj, "Joined")
 	setObject(out, "capacity", object(obj, "status", "resourceUsage", "capacity"))
 	setObject(out, "allocatable", object(obj, "status", "resourceUsage", "allocatable"))
-	setObject(out, "allocated", difference(object(obj, "status", "resourceUsage", "allocatable"), object(obj, "status", "resourceUsage", "available")))
+	setObject(out, "allocated", difference(object(obj, "status", "resourceUsage", "allocatable"),
+		object(obj, "status", "resourceUsage", "available")))
 	regionFromLabels(out)
 }
 

@@ -261,13 +261,15 @@ func (f DeclaredFields) compile(at *field.Path) (read func(obj, out map[string]a
 	}
 	name = parse("name", f.Name)
 	labels, properties, taints := parse("labels", f.Labels), parse("properties", f.Properties), parse("taints", f.Taints)
-	region, provider, version, zones := parse("region", f.Region), parse("provider", f.Provider), parse("version", f.Version), parse("zones", f.Zones)
+	region, provider, version, zones := parse("region", f.Region), parse("provider", f.Provider), parse("version", f.Version),
+		parse("zones", f.Zones)
 	capacity, allocatable := parse("capacity", f.Capacity), parse("allocatable", f.Allocatable)
 	allocated, available := parse("allocated", f.Allocated), parse("available", f.Available)
 	switch {
 	case f.Available == "":
 	case f.Allocated != "":
-		errs = append(errs, field.Invalid(at.Child("available"), f.Available, "can't be set together with allocated, which is allocatable minus available"))
+		errs = append(errs, field.Invalid(at.Child("available"), f.Available,
+			"can't be set together with allocated, which is allocatable minus available"))
 	case f.Allocatable == "":
 		errs = append(errs, field.Required(at.Child("allocatable"), "is needed with available, which is the unused part of it"))
 	}

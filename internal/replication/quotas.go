@@ -25,7 +25,8 @@ import (
 
 // isQuota reports whether a resource type is that of ScopedQuotas or ClusterScopedQuotas.
 func isQuota(resource schema.GroupResource) bool {
-	return resource.Group == placementv1.GroupVersion.Group && (resource.Resource == "scopedquotas" || resource.Resource == "clusterscopedquotas")
+	return resource.Group == placementv1.GroupVersion.Group && (resource.Resource == "scopedquotas" ||
+		resource.Resource == "clusterscopedquotas")
 }
 
 // Quota returns the document that policies read of a quota at data.berth. It has hard and used from the quota's status, each an object that

@@ -66,7 +66,8 @@ func ValidityFields(resource schema.GroupVersionResource) (fields *projection.Fi
 // Valid returns an object without what is no longer valid at the time now, and the time until which the result is valid; zero for always.
 // Only AddOnPlacementScores lose their scores, after the time in status.validUntil; Open Cluster Management ignores them then, too. The
 // object is not changed.
-func Valid(resource schema.GroupVersionResource, obj *unstructured.Unstructured, now time.Time) (valid *unstructured.Unstructured, until time.Time) {
+func Valid(resource schema.GroupVersionResource, obj *unstructured.Unstructured,
+	now time.Time) (valid *unstructured.Unstructured, until time.Time) {
 	if resource != AddOnPlacementScores {
 		return obj, time.Time{}
 	}

@@ -71,7 +71,8 @@ func (s source) idle(resource schema.GroupResource, objects []map[string]any) []
 	for i, namespace := range s.namespaces {
 		alone := source{namespaces: []string{namespace}, selector: s.selector}
 		if !slices.ContainsFunc(objects, alone.selects) {
-			out = append(out, fmt.Sprintf("%s.namespaces[%d] of the manager's configuration: it selects no %s in the namespace %s", s.at, i, resource, namespace))
+			out = append(out, fmt.Sprintf("%s.namespaces[%d] of the manager's configuration: it selects no %s in the namespace %s", s.at,
+				i, resource, namespace))
 		}
 	}
 	return out

@@ -80,8 +80,8 @@ func (d *Detector) Compare(cluster Cluster, first, second string) error {
 		d.end(fmt.Errorf("the API server's store of the %s cluster went back from resource version %s to %s, as after a restore "+
 			"from a backup; this replica must start again to read the earlier state",
 			cluster, first, second))
-		ctrllog.Log.WithName("restore").Info("The API server's store went back to an earlier state. This replica ends, and reads everything again when it starts",
-			"cluster", cluster, "from", first, "to", second)
+		ctrllog.Log.WithName("restore").Info("The API server's store went back to an earlier state. This replica ends, and reads everything "+
+			"again when it starts", "cluster", cluster, "from", first, "to", second)
 	}
 	return d.Err()
 }

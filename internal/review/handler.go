@@ -178,7 +178,8 @@ type lenient struct{ admission.Handler }
 
 // HandleUnread admits the request, with a warning that says why it was not decided. It implements a method of Decider.
 func (lenient) HandleUnread(_ context.Context, _ admission.Request, err *apierrors.StatusError) admission.Response {
-	return admission.Allowed("").WithWarnings("Berth did not check this policy, quota, or LimitedResource, and admitted it as it is: " + err.ErrStatus.Message)
+	return admission.Allowed("").WithWarnings("Berth did not check this policy, quota, or LimitedResource, and admitted it as it is: " +
+		err.ErrStatus.Message)
 }
 
 // answerEarly responds to a client that is still sending, and reads and discards the rest of the request. A client that

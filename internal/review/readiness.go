@@ -78,14 +78,16 @@ func (r *Readiness) Guard(next http.Handler) http.Handler {
 			return
 		}
 		if !r.IsReady(request.Context()) {
-			http.Error(w, "Berth is starting: not all is ready yet, such as its certificate, policies, their data, or quotas; try again", http.StatusServiceUnavailable)
+			http.Error(w, "Berth is starting: not all is ready yet, such as its certificate, policies, their data, or quotas; try again",
+				http.StatusServiceUnavailable)
 			return
 		}
 		if !r.Current() {
 			ctx, cancel := context.WithTimeout(request.Context(), confirmTimeout)
 			defer cancel()
 			if err := r.Confirm(ctx); err != nil {
-				http.Error(w, "Berth can't decide, because it does not know whether it has the newest policies: "+err.Error(), http.StatusServiceUnavailable)
+				http.Error(w, "Berth can't decide, because it does not know whether it has the newest policies: "+err.Error(),
+					http.StatusServiceUnavailable)
 				return
 			}
 		}

@@ -198,7 +198,8 @@ func (f *ChoiceFacts) staged() Choice {
 // inStages chooses target in the stages that the position has reached, and the previous revision everywhere else. If that can't be loaded,
 // it chooses Kept if another rollout is in force, or else Lost in its place. reason says why Newest does not decide; nil if it does.
 func (f *ChoiceFacts) inStages(target Ref, reason error) Choice {
-	out := Choice{Target: target, InForce: InForce{Digest: f.Position.Digest, Reached: f.Position.Reached, Complete: f.Position.Complete}, Err: reason}
+	out := Choice{Target: target, InForce: InForce{Digest: f.Position.Digest, Reached: f.Position.Reached, Complete: f.Position.Complete},
+		Err: reason}
 	before := Ref(f.Position.Previous)
 	if f.Position.Complete || before == None {
 		return out
@@ -354,7 +355,8 @@ func Assign(obj *placementv1.PlacementPolicy) Assignment {
 			f.Position, out.why = Position{Digest: f.Digest, Complete: true}, "the policy has no status.rollout"
 		case !f.Position.Concerns(f.Digest):
 			// The leader ends the rollout of another version as soon as it sees the spec.
-			f.Position, out.why = Position{Revision: f.Position.Everywhere(), rolledBack: true}, "the rollout of the version in the spec has not begun"
+			f.Position, out.why = Position{Revision: f.Position.Everywhere(), rolledBack: true},
+				"the rollout of the version in the spec has not begun"
 		default:
 			out.why = "its rollout is complete"
 		}

@@ -219,7 +219,8 @@ func (f *Facts) rolledBack(s *placementv1.RolloutStatus) *placementv1.RolloutSta
 	if f.InForce.Revision != f.Spec.Revision || !ok {
 		return s
 	}
-	return &placementv1.RolloutStatus{State: placementv1.RolloutRolledBack, Revision: stored.Number, Digest: stored.Version, Reached: new(int32(0))}
+	return &placementv1.RolloutStatus{State: placementv1.RolloutRolledBack, Revision: stored.Number, Digest: stored.Version,
+		Reached: new(int32(0))}
 }
 
 // begin returns the status of the candidate's rollout before its first stage, or a complete one if the version is in force already, or
@@ -376,7 +377,8 @@ func (f *Facts) step(reached int) step {
 	switch stages := f.Spec.Stages; {
 	case reached < len(stages):
 		stage := stages[reached]
-		return step{stage.Name, fmt.Sprintf("stage %s waits for its approval", stage.Name), fmt.Sprintf("stage %s follows", stage.Name), stage.Approval}
+		return step{stage.Name, fmt.Sprintf("stage %s waits for its approval", stage.Name),
+			fmt.Sprintf("stage %s follows", stage.Name), stage.Approval}
 	case reached == len(stages) && f.Rest != "":
 		// The approval of the last stage is not for more than that stage. Its name is not the name of a stage.
 		return step{"_rest", f.Rest + " wait for an approval of their own", f.Rest + " follow", len(stages) > 0 && stages[reached-1].Approval}
@@ -423,7 +425,8 @@ func (f *Facts) holds(s *placementv1.RolloutStatus, reached int) (placementv1.Ro
 	case f.Paused != "":
 		return placementv1.RolloutPaused, f.Paused
 	case pending > 0:
-		return placementv1.RolloutProgressing, fmt.Sprintf("%d objects of the stages up to %s have to be moved", pending, s.Stages[reached-1].Name)
+		return placementv1.RolloutProgressing, fmt.Sprintf("%d objects of the stages up to %s have to be moved", pending,
+			s.Stages[reached-1].Name)
 	}
 	return "", ""
 }
@@ -500,7 +503,8 @@ func (s *Stages) Selects(stage int, namespace string, l map[string]string) bool 
 
 // SelectsAll reports whether a stage selects all namespaces: by a percentage of 100, or a selector without requirements.
 func SelectsAll(s placementv1.RolloutStage) bool {
-	return s.Percent >= 100 || s.NamespaceSelector != nil && len(s.NamespaceSelector.MatchLabels)+len(s.NamespaceSelector.MatchExpressions) == 0
+	return s.Percent >= 100 || s.NamespaceSelector != nil && len(s.NamespaceSelector.MatchLabels)+
+		len(s.NamespaceSelector.MatchExpressions) == 0
 }
 
 // share returns a number from 0 to 99 that depends only on the names of the policy and the namespace. A stage with a percentage selects the

@@ -55,10 +55,10 @@ func (r *ruleText) renderRepelled() (clusters, taint string) {
 		return r.use("repelled"), r.use("repelling")
 	}
 	r.comment(r.path.Child("tolerate"), "the clusters with a taint that is not tolerated.")
-	r.printf("%s contains name if {\nsome name, cluster in data.clusters\nsome taint in cluster.taints\nnot object.get(taint, \"effect\", \"\") in "+
-		"%s\n", r.name("repelled"), harmlessEffects)
-	intolerable := fmt.Sprintf("not %s(object.get(taint, \"key\", \"\"), object.get(taint, \"value\", \"\"), object.get(taint, \"effect\", \"\"))",
-		r.name("tolerated"))
+	r.printf("%s contains name if {\nsome name, cluster in data.clusters\nsome taint in cluster.taints\nnot object.get(taint, \"effect\", "+
+		"\"\") in %s\n", r.name("repelled"), harmlessEffects)
+	intolerable := fmt.Sprintf("not %s(object.get(taint, \"key\", \"\"), object.get(taint, \"value\", \"\"), object.get(taint, "+
+		"\"effect\", \"\"))", r.name("tolerated"))
 	r.printf("%s\n}\n", intolerable)
 	r.comment(r.path.Child("tolerate"), "the first taint of a cluster that is not tolerated: its key, effect, and value.")
 	r.printf("%s(cluster) := min({%s(taint) |\nsome taint in cluster.taints\nnot object.get(taint, \"effect\", \"\") in %s\n%s\n})\n",
@@ -102,7 +102,8 @@ var (
 // PreferNoSelect, and the rule does not tolerate it. The module of the rule decides the same.
 func Repels(rule placementv1.Rule, key, value, effect string) bool {
 	return !slices.Contains(preferring, effect) && !slices.ContainsFunc(rule.Tolerate, func(t placementv1.RuleToleration) bool {
-		return (t.Key == "" || t.Key == key) && (t.Effect == "" || t.Effect == effect) && (t.Operator == corev1.TolerationOpExists || t.Value == value)
+		return (t.Key == "" || t.Key == key) && (t.Effect == "" || t.Effect == effect) &&
+			(t.Operator == corev1.TolerationOpExists || t.Value == value)
 	})
 }
 
@@ -266,10 +267,12 @@ func (r *ruleText) spread() *operand {
 func (r *ruleText) renderSpread() {
 	path := r.path.Child("spread")
 	r.comment(path, "the domains of the eligible clusters.")
-	r.printf("%s[name] := %s if {\nsome name in %s\ncluster := data.clusters[name]\n}\n", r.name("domain"), r.spread().ref, r.name(partEligible))
+	r.printf("%s[name] := %s if {\nsome name in %s\ncluster := data.clusters[name]\n}\n", r.name("domain"),
+		r.spread().ref, r.name(partEligible))
 
 	r.comment(path, "the best of the eligible clusters in the best domains, and these domains.")
-	r.printf("%s := %s(%s, %s, %s, %s)\n", r.name("choice"), language.SpreadClusters.Name, r.use(language.RuleObjectPath), r.scored(), r.name("domain"),
+	r.printf("%s := %s(%s, %s, %s, %s)\n", r.name("choice"), language.SpreadClusters.Name, r.use(language.RuleObjectPath),
+		r.scored(), r.name("domain"),
 		r.options())
 
 	if r.countsDomains() {
@@ -343,5 +346,6 @@ func (r *ruleText) renderDenial(require []requirement, repelled, repelling strin
 		problem, isProblem = "problem", "\nsome problem in "+r.name("problems")
 	}
 	r.comment(r.path, fmt.Sprintf("the denial of objects for which rule %s finds too few clusters.", r.rule.Name))
-	r.printf("errors contains concat(\"\", [%s, %s]) if {\ndecides == %s\nnot %s%s\n}\n", text, problem, quote(r.rule.Name), r.finds(), isProblem)
+	r.printf("errors contains concat(\"\", [%s, %s]) if {\ndecides == %s\nnot %s%s\n}\n", text, problem,
+		quote(r.rule.Name), r.finds(), isProblem)
 }

@@ -45,7 +45,8 @@ func Comparison(before, after []placementv1.Rule) (module string, ok bool) {
 				return
 			}
 			was, is := r.requirementOf(list, j, *a), r.requirementOf(list, j, *b)
-			r.printf("\nwarnings contains %s if {\nsome name, cluster in data.clusters\ncount([1 | %s]) != count([1 | %s])\n}\n", quote(is.path.String()),
+			r.printf("\nwarnings contains %s if {\nsome name, cluster in data.clusters\ncount([1 | %s]) != count([1 | %s])\n}\n",
+				quote(is.path.String()),
 				was.met(), is.met())
 			a.Values = b.Values
 		}

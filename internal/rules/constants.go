@@ -78,7 +78,8 @@ func (c Compared) Key() (key Key, ok bool) { return keyOf(c.Subject, c.Field) }
 // keyOf returns the key of a subject, which is at the given path; ok is false if the subject is a field or a resource.
 func keyOf(s placementv1.Subject, at *field.Path) (key Key, ok bool) {
 	for _, one := range []struct{ name, document, key string }{
-		{"label", "labels", s.Label}, {"annotation", "annotations", s.Annotation}, {"property", "properties", s.Property}, {"score", DocumentScores, s.Score},
+		{"label", "labels", s.Label}, {"annotation", "annotations", s.Annotation}, {"property", "properties", s.Property},
+		{"score", DocumentScores, s.Score},
 	} {
 		if one.key != "" {
 			return Key{at.Child(one.name), one.document, one.key}, true
@@ -114,7 +115,8 @@ func (c Compared) Path() []string {
 // Noun names what is compared, as in "label env" or "field region".
 func (c Compared) Noun() string {
 	for _, one := range []struct{ noun, key string }{
-		{"label", c.Label}, {"annotation", c.Annotation}, {"property", c.Property}, {"allocatable", c.Allocatable}, {"free", c.Free}, {"score", c.Score},
+		{"label", c.Label}, {"annotation", c.Annotation}, {"property", c.Property}, {"allocatable", c.Allocatable},
+		{"free", c.Free}, {"score", c.Score},
 	} {
 		if one.key != "" {
 			return one.noun + " " + one.key

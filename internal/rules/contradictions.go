@@ -57,7 +57,8 @@ func requirementConditions(require []placementv1.Requirement, path *field.Path, 
 	for i, q := range require {
 		kind, name := subjectOf(q.Subject)
 		out[i] = condition{
-			at: path.Index(i), subject: kind + " " + name, entry: kind + ": " + name, list: "require", operator: q.Operator, values: q.Values, as: valueType(q),
+			at: path.Index(i), subject: kind + " " + name, entry: kind + ": " + name, list: "require", operator: q.Operator,
+			values: q.Values, as: valueType(q),
 			many: q.Field == placementv1.ClusterFieldZone && !nodes, integers: nodes,
 		}
 		if label := nodeLabel(q.Subject); nodes && label != "" {
@@ -71,7 +72,8 @@ func requirementConditions(require []placementv1.Requirement, path *field.Path, 
 // member, the name is "field", and the value may be "".
 func subjectOf(s placementv1.Subject) (kind, name string) {
 	for _, one := range []struct{ kind, name string }{
-		{"label", s.Label}, {"annotation", s.Annotation}, {"property", s.Property}, {"allocatable", s.Allocatable}, {"free", s.Free}, {"score", s.Score},
+		{"label", s.Label}, {"annotation", s.Annotation}, {"property", s.Property}, {"allocatable", s.Allocatable},
+		{"free", s.Free}, {"score", s.Score},
 	} {
 		if one.name != "" {
 			return one.kind, one.name
@@ -202,8 +204,8 @@ func (c condition) alternative(others []condition) string {
 	if len(values) > maxSuggested {
 		return fmt.Sprintf("All of them have to be met: to allow any of the values, list them in one entry of %s", c.list)
 	}
-	return fmt.Sprintf("All of them have to be met: to allow any of the values, list them in one entry of %s, {%s, operator: In, values: [%s]}",
-		c.list, c.entry, strings.Join(quoted(values), ", "))
+	return fmt.Sprintf("All of them have to be met: to allow any of the values, list them in one entry of %s, {%s, operator: In, "+
+		"values: [%s]}", c.list, c.entry, strings.Join(quoted(values), ", "))
 }
 
 // maxSuggested is the maximum number of values that a message suggests to write; with more, it lists none.
@@ -284,7 +286,8 @@ func (c condition) isStrict() bool {
 func outOfRange(conditions []condition) bool {
 	for _, lower := range conditions {
 		for _, upper := range conditions {
-			if lower.isLower() && upper.isUpper() && lower.values != nil && upper.values != nil && lower.as == upper.as && lower.valid() && upper.valid() &&
+			if lower.isLower() && upper.isUpper() && lower.values != nil && upper.values != nil && lower.as == upper.as &&
+				lower.valid() && upper.valid() &&
 				lower.excludes(upper) {
 				return true
 			}
@@ -324,7 +327,10 @@ func readable(as placementv1.ValueType, value string) bool {
 func compareAs(as placementv1.ValueType, a, b string) int {
 	switch as {
 	case placementv1.ValueTypeVersion:
-		return slices.CompareFunc(versionNumbers(a), versionNumbers(b), func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+		return slices.CompareFunc(versionNumbers(a), versionNumbers(b), func(a,
+			b string) int {
+			return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+		})
 	case placementv1.ValueTypeQuantity:
 		x, errX := numeral.Quantity(a)
 		y, errY := numeral.Quantity(b)

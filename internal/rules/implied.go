@@ -84,8 +84,8 @@ func (v *validator) fallbacks(rules []placementv1.Rule, path *field.Path) {
 		for j, earlier := range rules[:i] {
 			if earlier.Otherwise == placementv1.RuleOtherwiseNextRule && earlier.Spread == nil &&
 				AppliesWithin(rule.When, earlier.When) && eligibleWithin(rule, earlier) {
-				v.warn(path.Index(i), "rule %s finds no cluster: it gets only objects for which rule %s (%s) finds none, and requires at least as much. "+
-					"Put the rule that requires more first", rule.Name, earlier.Name, path.Index(j))
+				v.warn(path.Index(i), "rule %s finds no cluster: it gets only objects for which rule %s (%s) finds none, and requires at least "+
+					"as much. Put the rule that requires more first", rule.Name, earlier.Name, path.Index(j))
 				break
 			}
 		}

@@ -74,8 +74,8 @@ func (r *ruleText) renderNodes() {
 		if len(preconditions) > 0 {
 			r.printf(" if {\n%s\n}", strings.Join(preconditions, "\n"))
 		}
-		r.printf("\n\nscheduling.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution := {\"nodeSelectorTerms\": [%s]} if {\n%s\n}\n",
-			r.name("term"), r.decided())
+		r.printf("\n\nscheduling.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution := {\"nodeSelectorTerms\": [%s]} if "+
+			"{\n%s\n}\n", r.name("term"), r.decided())
 	}
 	if len(r.rule.Prefer) > 0 {
 		r.renderNodePreferences()
@@ -113,7 +113,8 @@ func (r *ruleText) renderNodePreferences() {
 		terms = append(terms, item{q.path, "[" + text + "]"})
 	}
 	r.comment(r.path.Child("prefer"), "the nodes on which the pods run rather.")
-	r.printf("scheduling.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution := array.flatten(%s) if {\n%s\n}\n", list(terms), r.decided())
+	r.printf("scheduling.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution := array.flatten(%s) if {\n%s\n}\n",
+		list(terms), r.decided())
 }
 
 // anyInteger is the greatest int64. With Lt and this value, a node affinity matches any integer.
@@ -171,7 +172,8 @@ func (q requirement) renderNodeValue() {
 	}
 	switch q.Operator {
 	case placementv1.OperatorGte:
-		render(placementv1.OperatorGt, fmt.Sprintf("format_int(to_number(%s) - 1, 10)", q.valueName()), fmt.Sprintf("to_number(%s) > 0\n", q.valueName()))
+		render(placementv1.OperatorGt, fmt.Sprintf("format_int(to_number(%s) - 1, 10)", q.valueName()),
+			fmt.Sprintf("to_number(%s) > 0\n", q.valueName()))
 		render(placementv1.OperatorLt, quote(anyInteger), fmt.Sprintf("to_number(%s) == 0\n", q.valueName()))
 	case placementv1.OperatorLte:
 		render(placementv1.OperatorLt, fmt.Sprintf("format_int(to_number(%s) + 1, 10)", q.valueName()), "")
@@ -191,7 +193,8 @@ func (q requirement) renderNodeDenial() {
 		q.printf("\nerrors contains %s if {\n%s\nnot %s\n}\n", quote(prefix+"the object has no "+objectNoun(q.ValueFrom)), decides, q.valueName())
 	}
 	_, form := q.nodeValue()
-	q.printf("\nerrors contains concat(\"\", [%s, %s]) if {\n%s\nnot %s\n}\n", quote(prefix), q.invalidValue(form), decides, q.nodeComparedName())
+	q.printf("\nerrors contains concat(\"\", [%s, %s]) if {\n%s\nnot %s\n}\n", quote(prefix), q.invalidValue(form),
+		decides, q.nodeComparedName())
 }
 
 // nodeExpression returns the requirement as a Rego object that is a requirement of a node selector.

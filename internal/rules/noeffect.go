@@ -51,12 +51,14 @@ func (v *validator) constants(rules []placementv1.Rule, path *field.Path) {
 		others.Expression = ""
 		switch {
 		case !value:
-			v.warn(at, "is false for every object: rule %s never applies. Compare a field of object, as in object.metadata.name == 'shop'", rule.Name)
+			v.warn(at, "is false for every object: rule %s never applies. Compare a field of object, as in object.metadata.name == 'shop'",
+				rule.Name)
 		case appliesToAll(&others) && rule.Otherwise != placementv1.RuleOtherwiseNextRule && i < len(rules)-1:
-			v.warn(at, "is true for every object: rule %s applies to all objects, and the rules after it are never reached. Compare a field of object, as in "+
-				"object.metadata.name == 'shop'", rule.Name)
+			v.warn(at, "is true for every object: rule %s applies to all objects, and the rules after it are never reached. Compare a field of "+
+				"object, as in object.metadata.name == 'shop'", rule.Name)
 		default:
-			v.warn(at, "is true for every object, so that it has no effect: remove it, or compare a field of object, as in object.metadata.name == 'shop'")
+			v.warn(at, "is true for every object, so that it has no effect: remove it, or compare a field of object, as in object.metadata.name "+
+				"== 'shop'")
 		}
 	}
 }
@@ -81,11 +83,11 @@ func (v *validator) order(rule placementv1.Rule, path *field.Path) {
 	sum, step := scores(rule.Prefer)
 	switch {
 	case rule.MinGain > sum:
-		v.warn(path.Child("minGain"), "is more than the sum of all weights, which is %d: all eligible clusters are equally good, and prefer chooses none "+
-			"of them first. Lower or remove it", sum)
+		v.warn(path.Child("minGain"), "is more than the sum of all weights, which is %d: all eligible clusters are equally good, and prefer "+
+			"chooses none of them first. Lower or remove it", sum)
 	case rule.MinGain > 1 && rule.MinGain <= step:
-		v.warn(path.Child("minGain"), "has no effect: two different scores differ by at least %d. Raise it above that to ignore smaller differences, or "+
-			"remove it", step)
+		v.warn(path.Child("minGain"), "has no effect: two different scores differ by at least %d. Raise it above that to ignore smaller "+
+			"differences, or remove it", step)
 	}
 }
 
@@ -208,7 +210,8 @@ func (v *validator) fewerBytes(q placementv1.Requirement, path *field.Path) {
 	}
 	for i, value := range q.Values {
 		if amount, err := numeral.Quantity(value); err == nil && amount.Sign() > 0 && amount.Cmp(fewBytes) < 0 {
-			v.warn(path.Index(i), "%s is %s bytes, less than any cluster has: write a unit, as in %sGi", value, amount.AsDec().String(), strings.TrimRight(value, "mk"))
+			v.warn(path.Index(i), "%s is %s bytes, less than any cluster has: write a unit, as in %sGi", value, amount.AsDec().String(),
+				strings.TrimRight(value, "mk"))
 		}
 	}
 }
@@ -262,10 +265,11 @@ func (v *validator) unlikelyValues(q placementv1.Requirement, path *field.Path) 
 		case strings.ContainsAny(value, "{}"):
 			v.warn(at, "no cluster has %q: values have no placeholders. To take the value from the object, set valueFrom in place of values", value)
 		case strings.Contains(value, "*"):
-			v.warn(at, "no cluster has %q: In and NotIn compare whole texts, and * stands for itself. List the values, or compare a label that these clusters "+
-				"share", value)
+			v.warn(at, "no cluster has %q: In and NotIn compare whole texts, and * stands for itself. List the values, or compare a label that "+
+				"these clusters share", value)
 		case q.Field == placementv1.ClusterFieldVersion && versions.FindString(value) == value && strings.Count(value, ".") < 2:
-			v.warn(at, "no cluster has the version %q: In and NotIn compare texts, and versions of clusters are such as v1.33.5. Compare with Gte and Lt", value)
+			v.warn(at, "no cluster has the version %q: In and NotIn compare texts, and versions of clusters are such as v1.33.5. Compare with "+
+				"Gte and Lt", value)
 		}
 	}
 }

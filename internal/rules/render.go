@@ -84,7 +84,8 @@ func Render(rules []placementv1.Rule) (m Module, warnings []string, errs field.E
 	formatted, err := format.SourceWithOpts("rules.rego", []byte(text), format.Opts{RegoVersion: ast.RegoV1})
 	if err != nil {
 		// The generator quotes all texts of the user, so that this is a bug.
-		return Module{}, nil, field.ErrorList{field.InternalError(path, fmt.Errorf("the Rego that Berth generated does not parse; report this bug: %w", err))}
+		return Module{}, nil, field.ErrorList{field.InternalError(path, fmt.Errorf("the Rego that Berth generated does not parse; report "+
+			"this bug: %w", err))}
 	}
 	m = newModule(string(formatted))
 	m.ChoosesLast = !g.readsChoice
@@ -96,8 +97,8 @@ func Render(rules []placementv1.Rule) (m Module, warnings []string, errs field.E
 func (g *generator) tooLong(length int) string {
 	const kib = 1 << 10
 	longest := slices.MaxFunc(g.rules, func(a, b *ruleText) int { return cmp.Compare(a.text.Len(), b.text.Len()) })
-	return fmt.Sprintf("the rules compile to %d KiB of Rego, and at most %d KiB are compiled in the time of a request. The longest one is %s, with %d KiB. "+
-		"Move rules to another policy, or replace lists of values and tolerations by a label of the "+
+	return fmt.Sprintf("the rules compile to %d KiB of Rego, and at most %d KiB are compiled in the time of a request. The longest one is "+
+		"%s, with %d KiB. Move rules to another policy, or replace lists of values and tolerations by a label of the "+
 		"clusters", length/kib, maxText/kib, longest.rule.Name, longest.text.Len()/kib)
 }
 

@@ -183,7 +183,8 @@ func (q requirement) renderGains(weight int32) {
 	}
 	amounts := q.name("amount_" + q.suffix)
 	q.comment(q.path, "the values of the eligible clusters, and what these get in proportion.")
-	q.printf("%s[name] := %s(%s) if {\nsome name in %s\ncluster := data.clusters[name]\n}\n", amounts, q.use(convert), q.ref, q.name(partEligible))
+	q.printf("%s[name] := %s(%s) if {\nsome name in %s\ncluster := data.clusters[name]\n}\n", amounts, q.use(convert),
+		q.ref, q.name(partEligible))
 	q.printf("\n%s := %s(%s, %d, %d)\n", q.gainName(), language.Scale.Name, amounts, lowest, highest)
 }
 

@@ -92,8 +92,8 @@ func checkPlaceholder(name string, clusters bool) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("has the unknown placeholder {%s}: known are {kind}, {namespace}, {name}, {label:KEY}, {annotation:KEY}, {clusters} and "+
-		"{clusters:json}; write {{ for a brace", name)
+	return fmt.Errorf("has the unknown placeholder {%s}: known are {kind}, {namespace}, {name}, {label:KEY}, {annotation:KEY}, "+
+		"{clusters} and {clusters:json}; write {{ for a brace", name)
 }
 
 // template returns the Rego expression of a text with placeholders.

@@ -141,8 +141,8 @@ func (v *validator) reachable(rules []placementv1.Rule, path *field.Path) {
 			}
 			switch {
 			case appliesToAll(earlier.When):
-				v.forbid(path.Index(i), "rule %s is never reached: rule %s (%s) applies to all objects. Give that rule a condition in when, or move it to the end",
-					rule.Name, earlier.Name, path.Index(j))
+				v.forbid(path.Index(i), "rule %s is never reached: rule %s (%s) applies to all objects. Give that rule a condition in when, or move "+
+					"it to the end", rule.Name, earlier.Name, path.Index(j))
 			case equality.Semantic.DeepEqual(earlier.When, rule.When):
 				v.forbid(path.Index(i), "rule %s is never reached: rule %s (%s) has the same condition. Merge the two rules, or change a condition",
 					rule.Name, earlier.Name, path.Index(j))
@@ -209,10 +209,11 @@ func (v *validator) effect(rule placementv1.Rule, path *field.Path, last bool) {
 	case rule.Deny != "" && decidesBesides(rule):
 		v.forbid(path.Child("deny"), "a rule that denies decides nothing else: move the other fields to a rule of its own")
 	case !decides && last:
-		v.forbid(path, "rule %s decides nothing, and no rule follows from which it could exempt objects: set one of require, prefer, tolerate, spread, "+
-			"limit, set, warn and deny", rule.Name)
+		v.forbid(path, "rule %s decides nothing, and no rule follows from which it could exempt objects: set one of require, prefer, "+
+			"tolerate, spread, limit, set, warn and deny", rule.Name)
 	case !decides && (forClusters || rule.Candidates != ""):
-		v.forbid(path, "rule %s gives no clusters: set require, prefer, tolerate, spread or limit, or remove candidates, message and otherwise", rule.Name)
+		v.forbid(path, "rule %s gives no clusters: set require, prefer, tolerate, spread or limit, or remove candidates, message and otherwise",
+			rule.Name)
 	case !selects(rule) && forClusters:
 		v.forbid(path.Child("otherwise"), "rule %s gives no clusters, so that it never finds too few: remove message and otherwise", rule.Name)
 	case last && rule.Otherwise == placementv1.RuleOtherwiseNextRule:
@@ -256,7 +257,8 @@ func (v *validator) key(path *field.Path, key string) {
 func (v *validator) required(q placementv1.Requirement, path *field.Path, nodes bool) {
 	if isProportional(q.Operator) {
 		// The schema refuses this, too.
-		v.forbid(path.Child("operator"), "only prefer has Most and Least, which compare clusters with each other: move this to prefer, with a weight")
+		v.forbid(path.Child("operator"), "only prefer has Most and Least, which compare clusters with each other: move this to prefer, "+
+			"with a weight")
 		return
 	}
 	v.requirement(q, path, nodes)
@@ -327,7 +329,8 @@ func (v *validator) amount(q placementv1.Requirement, path *field.Path) {
 	switch {
 	case q.Operator == placementv1.OperatorIn || q.Operator == placementv1.OperatorNotIn:
 		// They compare texts, and one quantity has many.
-		v.errs = append(v.errs, field.NotSupported(path.Child("operator"), q.Operator, []string{"Exists", "DoesNotExist", "Gt", "Gte", "Lt", "Lte"}))
+		v.errs = append(v.errs, field.NotSupported(path.Child("operator"), q.Operator,
+			[]string{"Exists", "DoesNotExist", "Gt", "Gte", "Lt", "Lte"}))
 	case valueType(q) != placementv1.ValueTypeQuantity:
 		v.errs = append(v.errs, field.NotSupported(path.Child("as"), q.As, []placementv1.ValueType{placementv1.ValueTypeQuantity}))
 	case requirementIsOrdered(q.Operator):
@@ -366,20 +369,22 @@ func (v *validator) proportional(q placementv1.Requirement, path *field.Path, no
 	isAmount := q.Allocatable != "" || q.Free != ""
 	switch as := valueType(q); {
 	case nodes:
-		v.forbid(path.Child("operator"), "the scheduler does not compare nodes with each other: set Gt or Lt with a value, once for each step that matters")
-	case q.Field == placementv1.ClusterFieldVersion:
-		v.forbid(path.Child("field"), "Most and Least read numbers and quantities, and no versions: set operator: Gte with a version, once for each step "+
+		v.forbid(path.Child("operator"), "the scheduler does not compare nodes with each other: set Gt or Lt with a value, once for each step "+
 			"that matters")
+	case q.Field == placementv1.ClusterFieldVersion:
+		v.forbid(path.Child("field"), "Most and Least read numbers and quantities, and no versions: set operator: Gte with a version, once for "+
+			"each step that matters")
 	case q.Field != "":
-		v.forbid(path.Child("field"), "Most and Least need a number or a quantity, and the field %s is neither: set label, annotation, property, "+
-			"allocatable, free or score", q.Field)
+		v.forbid(path.Child("field"), "Most and Least need a number or a quantity, and the field %s is neither: set label, annotation, "+
+			"property, allocatable, free or score", q.Field)
 	case len(q.Values) > 0 || q.ValueFrom != nil:
 		// The schema refuses this, too. Commands read files that no API server has checked.
 		v.fail(path.Child("operator"), q.Operator, "Exists, DoesNotExist, Most and Least have no values: remove values and valueFrom")
 	case isAmount && as != placementv1.ValueTypeQuantity:
 		v.errs = append(v.errs, field.NotSupported(path.Child("as"), q.As, []placementv1.ValueType{placementv1.ValueTypeQuantity}))
 	case as == placementv1.ValueTypeVersion:
-		v.errs = append(v.errs, field.NotSupported(path.Child("as"), q.As, []placementv1.ValueType{placementv1.ValueTypeNumber, placementv1.ValueTypeQuantity}))
+		v.errs = append(v.errs, field.NotSupported(path.Child("as"), q.As, []placementv1.ValueType{placementv1.ValueTypeNumber,
+			placementv1.ValueTypeQuantity}))
 	}
 }
 
@@ -463,8 +468,8 @@ func (v *validator) spread(rule placementv1.Rule, path *field.Path, nodes bool) 
 	case rule.Limit > 0 && max(s.MinDomains, 1)*minClusters > rule.Limit:
 		v.forbid(path, "%d domains with %d clusters each are more than limit, which is %d", max(s.MinDomains, 1), minClusters, rule.Limit)
 	case rule.Limit == 1:
-		v.warn(path, "only excludes clusters without a domain, because limit counts the clusters of all domains together, and is 1. For one cluster "+
-			"in each domain, remove limit, and set maxClusters: 1; to exclude these clusters, require with operator: Exists")
+		v.warn(path, "only excludes clusters without a domain, because limit counts the clusters of all domains together, and is 1. For "+
+			"one cluster in each domain, remove limit, and set maxClusters: 1; to exclude these clusters, require with operator: Exists")
 	}
 }
 
@@ -494,7 +499,8 @@ func (v *validator) settings(rule placementv1.Rule, path *field.Path, clusters b
 				v.fail(at, s.Labels[key], "{clusters:json} is never valid in the value of a label: write it to an annotation")
 			case placeholderClusters:
 				if rule.Limit != 1 {
-					v.warn(at, "objects with several clusters can't be decided, because a label can't have a comma: write {clusters} to an annotation, or set limit: 1")
+					v.warn(at, "objects with several clusters can't be decided, because a label can't have a comma: write {clusters} to an annotation, "+
+						"or set limit: 1")
 				}
 			}
 		}
@@ -514,7 +520,8 @@ func (v *validator) template(path *field.Path, text string, clusters bool) []par
 		return nil
 	}
 	if found := doubled.FindStringSubmatch(text); found != nil {
-		v.warn(path, "%s stands for the text {%s}, because doubled braces stand for single ones. Placeholders have single braces, such as {name}", found[1], found[2])
+		v.warn(path, "%s stands for the text {%s}, because doubled braces stand for single ones. Placeholders have single braces, such as {name}",
+			found[1], found[2])
 	}
 	return parts
 }

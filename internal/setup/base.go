@@ -148,7 +148,8 @@ func connect(ctx context.Context, cfg *rest.Config) (*servedCluster, error) {
 	if err := live.Create(ctx, whoami); err != nil {
 		return nil, fmt.Errorf("asking the API server for Berth's own identity: %w", err)
 	}
-	return &servedCluster{config: cfg, live: live, dynamic: dynamicClient, core: coreClient.RESTClient(), identity: whoami.Status.UserInfo}, nil
+	return &servedCluster{config: cfg, live: live, dynamic: dynamicClient, core: coreClient.RESTClient(), identity: whoami.Status.UserInfo},
+		nil
 }
 
 // newManager returns a manager of the served cluster, without the servers of webhooks, metrics, and probes. It also runs the connection to

@@ -74,7 +74,8 @@ func quotaUsage(quotas []placementv1.Quota) []metrics.QuotaUsage {
 	var out []metrics.QuotaUsage
 	for _, q := range quotas {
 		key, _ := quota.KeyOf(q)
-		out = append(out, metrics.QuotaUsage{QuotaKey: metrics.QuotaKey(key), Hard: amounts(q.QuotaStatus().Hard), Used: amounts(q.QuotaStatus().Used)})
+		out = append(out, metrics.QuotaUsage{QuotaKey: metrics.QuotaKey(key), Hard: amounts(q.QuotaStatus().Hard),
+			Used: amounts(q.QuotaStatus().Used)})
 	}
 	return out
 }

@@ -121,7 +121,8 @@ func newControllers(ctx context.Context, base *base, serving *serving, evaluatio
 			return nil, err
 		}
 	}
-	return &controllers{loading: loading, quotas: quotas, readiness: ready}, registerCollectors(base, serving, evaluation, loading, quotas, remediation)
+	return &controllers{loading: loading, quotas: quotas, readiness: ready},
+		registerCollectors(base, serving, evaluation, loading, quotas, remediation)
 }
 
 // newWebhookConfigurations returns the controller that writes the webhook configurations.
@@ -199,10 +200,12 @@ func newRemediation(base *base, evaluation *evaluation, loading *loading, delive
 
 // newDelivery returns the controller that delivers placed objects to multi-cluster systems. ledger has the newest decisions on these
 // objects. The caller adds the controller to the manager.
-func newDelivery(base *base, evaluation *evaluation, loading *loading, ledger *remediation.Ledger, ready *review.Readiness) *deliverer.Controller {
+func newDelivery(base *base, evaluation *evaluation, loading *loading, ledger *remediation.Ledger,
+	ready *review.Readiness) *deliverer.Controller {
 	c := deliverer.New(deliverer.Deps{
 		Client: base.served.dynamic, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog,
-		Account: delivery.NewAccount(), Clock: clock.RealClock{}, Identity: base.served.identity, Ready: ready.IsReady, Changed: base.topics.policyFacts.Publish,
+		Account: delivery.NewAccount(), Clock: clock.RealClock{}, Identity: base.served.identity, Ready: ready.IsReady,
+		Changed: base.topics.policyFacts.Publish,
 		Misplaced: func(resource schema.GroupVersionResource, namespace, name string) bool {
 			return ledger.Misplaced(remediation.Key{Resource: resource, Namespace: namespace, Name: name})
 		},
@@ -224,7 +227,8 @@ func newFinder(base *base, evaluation *evaluation, scales findings.Scales) *find
 		Catalog: evaluation.catalog, Scales: scales, Namespaces: base.namespaces, OwnNamespace: base.options.exemptNamespace(),
 		Clusters: &watches.Clusters{Client: base.served.dynamic, Catalog: evaluation.catalog},
 		Scores:   &watches.Scores{Client: base.served.dynamic, Catalog: evaluation.catalog},
-		Nodes:    &watches.Nodes{Client: base.served.dynamic}, PriorityClasses: &watches.Classes{Reader: base.mgr.GetClient(), Kind: watches.PriorityClass},
+		Nodes:    &watches.Nodes{Client: base.served.dynamic}, PriorityClasses: &watches.Classes{Reader: base.mgr.GetClient(),
+			Kind: watches.PriorityClass},
 		ClusterPredicates: base.settings.predicates.NamesOf(predicates.Clusters), Templates: base.settings.templates,
 		Policies: policiesOf(base.mgr.GetClient()), Quotas: &watches.Quotas{Cache: base.mgr.GetClient(), Live: base.mgr.GetAPIReader()},
 		Compiler: policy.NewBoundedCompiler(maxCompilations, policy.RequestDeadline, policy.Compile),
@@ -246,8 +250,9 @@ func policiesOf(reader client.Reader) func(context.Context) ([]placementv1.Place
 // in them.
 func newTypeCheck(base *base, evaluation *evaluation) *typecheck.Controller {
 	c := typecheck.New(typecheck.Deps{
-		Client: base.mgr.GetClient(), Checker: evaluation.schemas, Bound: evaluation.registry.BindingsInForce, Changed: base.topics.policyFacts.Publish,
-		Clock: clock.RealClock{}, Finder: newFinder(base, evaluation, &watches.Scales{Client: base.served.dynamic}),
+		Client: base.mgr.GetClient(), Checker: evaluation.schemas, Bound: evaluation.registry.BindingsInForce,
+		Changed: base.topics.policyFacts.Publish,
+		Clock:   clock.RealClock{}, Finder: newFinder(base, evaluation, &watches.Scales{Client: base.served.dynamic}),
 	})
 	evaluation.catalog.Subscribe(c.ServedChanged)
 	evaluation.registry.Subscribe(func(change placement.PolicyChange) { c.PolicyLoaded(change.Name) })
@@ -261,7 +266,8 @@ func newStatus(base *base, evaluation *evaluation, loading *loading, configurati
 	types *typecheck.Controller) *policystatus.Controller {
 	c := policystatus.New(policystatus.Deps{
 		Client: base.mgr.GetClient(), Registry: evaluation.registry,
-		Replication: loading.replication, Clusters: evaluation.data, Pusher: loading.pusher, RemoteEngines: evaluation.engines.remote, Webhooks: configurations,
+		Replication: loading.replication, Clusters: evaluation.data, Pusher: loading.pusher, RemoteEngines: evaluation.engines.remote,
+		Webhooks:   configurations,
 		Remediator: remediation, Ledger: ledger, Scheduler: scheduler, Deliverer: deliveries, Catalog: evaluation.catalog,
 		Revisions: loading.revisions, TypeChecker: types,
 		Metrics: base.metrics, Events: base.events, Clock: clock.RealClock{}, OwnNamespace: base.options.exemptNamespace(),
@@ -280,7 +286,8 @@ func newStatus(base *base, evaluation *evaluation, loading *loading, configurati
 }
 
 // registerCollectors registers the metrics whose values are read at the time of the scrape.
-func registerCollectors(base *base, serving *serving, evaluation *evaluation, loading *loading, quotas *quotas, remediation *remediator.Controller) error {
+func registerCollectors(base *base, serving *serving, evaluation *evaluation, loading *loading, quotas *quotas,
+	remediation *remediator.Controller) error {
 	for _, c := range []prometheus.Collector{
 		metrics.NewCircuits(func() map[string]bool { return openCircuits(evaluation.registry.InForce()) }),
 		metrics.NewPolicies(func() iter.Seq[string] { return policyStates(evaluation.registry.All()) }),

@@ -104,7 +104,8 @@ func checkDistinctClusters(ctx context.Context, host, served client.Reader, name
 	case err != nil:
 		return fmt.Errorf("checking whether the served API server has a namespace %s: %w", namespace, err)
 	case hostNamespace.UID == servedNamespace.UID:
-		return errors.New("the host cluster is the served cluster itself: omit --state-cluster=host, or name another API server to serve by --kubeconfig")
+		return errors.New("the host cluster is the served cluster itself: omit --state-cluster=host, or name another API server to serve by " +
+			"--kubeconfig")
 	}
 	return nil
 }

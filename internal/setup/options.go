@@ -165,14 +165,16 @@ func (o *Options) Bind(f *flag.FlagSet) {
 		"--state-cluster. It has Berth's Secrets and lease, and policies match nothing in it.")
 	f.StringVar(&o.StateCluster, "state-cluster", StateClusterServed, "The cluster of Berth's own namespace: served, the cluster of "+
 		"--kubeconfig, or host, if Berth runs in another cluster than it serves.")
-	f.StringVar(&o.HostKubeconfig, "host-kubeconfig", "", "With --state-cluster=host: path of a kubeconfig for the host cluster; empty for the "+
-		"cluster that Berth runs in as a pod.")
-	f.StringVar(&o.WebhookURL, "webhook-url", "", "Base URL under which the API server reaches the webhooks, if they are not behind a Service.")
+	f.StringVar(&o.HostKubeconfig, "host-kubeconfig", "", "With --state-cluster=host: path of a kubeconfig for the host cluster; "+
+		"empty for the cluster that Berth runs in as a pod.")
+	f.StringVar(&o.WebhookURL, "webhook-url", "", "Base URL under which the API server reaches the webhooks, if they are not behind "+
+		"a Service.")
 	f.StringVar(&o.WebhookService, "webhook-service", "berth-webhook-service", "Service of the webhooks, in Berth's own namespace.")
 	f.StringVar(&o.OwnerClusterRole, "owner-cluster-role", "", "ClusterRole that owns the webhook configurations, so that they are deleted "+
 		"with it. None are created while it is missing; empty for no owner.")
 	f.StringVar(&o.OwnerClusterServiceVersion, "owner-cluster-service-version", os.Getenv("OPERATOR_CONDITION_NAME"),
-		"ClusterServiceVersion that installed Berth, which OLM passes to its operators. The ClusterRoles that OLM created for it own the webhook configurations.")
+		"ClusterServiceVersion that installed Berth, which OLM passes to its operators. The ClusterRoles that OLM created for it own the "+
+			"webhook configurations.")
 	f.StringVar(&o.WebhookHost, "webhook-host", "", "Address at which the webhooks listen; empty for all addresses.")
 	f.IntVar(&o.WebhookPort, "webhook-port", 9443, "Port at which the webhooks listen.")
 	f.StringVar(&o.WebhookCertManagement, "webhook-cert-management", CertManagementSelf, "What writes the Secret berth-webhook-cert: self, "+
@@ -205,10 +207,12 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.DurationVar(&o.ShutdownDelay, "shutdown-delay", 5*time.Second,
 		"How long a replica still answers after it is told to end, so that the API server connects to another one.")
 	o.Predicates = defaultPredicates(o.OwnPredicates)
-	f.Var((*nameList)(&o.Predicates), "predicates", "Predicates that policies may use, in the order in which they are evaluated, separated by commas.")
+	f.Var((*nameList)(&o.Predicates), "predicates", "Predicates that policies may use, in the order in which they are evaluated, separated "+
+		"by commas.")
 	f.StringVar(&o.Config, "config", "", "Path of a configuration file, a ManagerConfiguration of config.berth.dev/v1alpha1; none if empty.")
 	f.DurationVar(&o.PolicyMaxStaleness, "policy-max-staleness", freshness.DefaultBound, "For how long a replica answers admission requests "+
-		"without a confirmation by the API server that it has the newest policies. Beyond it the replica is not Ready, and its webhooks return an error.")
+		"without a confirmation by the API server that it has the newest policies. Beyond it the replica is not Ready, and its webhooks return "+
+		"an error.")
 	f.Var((*nameList)(&o.PolicyReports), "policy-reports", "API groups of the policy reports in which the leader lists violations, "+
 		"openreports.io, wgpolicyk8s.io, or both, separated by commas; none if not set.")
 	o.ReservationTTL = 65 * time.Second
@@ -241,11 +245,12 @@ func (o *Options) checkElection() error {
 		return nil
 	}
 	if o.LeaseDuration <= o.RenewDeadline {
-		return fmt.Errorf("--leader-elect-lease-duration %s: must be longer than --leader-elect-renew-deadline, which is %s", o.LeaseDuration, o.RenewDeadline)
+		return fmt.Errorf("--leader-elect-lease-duration %s: must be longer than --leader-elect-renew-deadline, which is %s",
+			o.LeaseDuration, o.RenewDeadline)
 	}
 	if shortest := time.Duration(leaderelection.JitterFactor * float64(o.RetryPeriod)); o.RetryPeriod <= 0 || o.RenewDeadline <= shortest {
-		return fmt.Errorf("--leader-elect-renew-deadline %s: must be longer than %.1f times --leader-elect-retry-period, which is %s and must be longer than 0",
-			o.RenewDeadline, leaderelection.JitterFactor, o.RetryPeriod)
+		return fmt.Errorf("--leader-elect-renew-deadline %s: must be longer than %.1f times --leader-elect-retry-period, which is %s and must "+
+			"be longer than 0", o.RenewDeadline, leaderelection.JitterFactor, o.RetryPeriod)
 	}
 	return nil
 }
@@ -265,8 +270,8 @@ func (t *reservationTTL) Set(text string) error {
 		return err
 	}
 	if d <= webhookconfiguration.QuotaTimeout {
-		return fmt.Errorf("must be longer than the API server's --request-timeout, 1m by default, and longer than the timeout of the quota webhook, %s",
-			webhookconfiguration.QuotaTimeout)
+		return fmt.Errorf("must be longer than the API server's --request-timeout, 1m by default, and longer than the timeout of the quota "+
+			"webhook, %s", webhookconfiguration.QuotaTimeout)
 	}
 	*t = reservationTTL(d)
 	return nil

@@ -28,7 +28,8 @@ import (
 
 // newPolicyReports returns the controllers that write policy reports: one for each format in the settings, and nil if there is none. It
 // does not add them to the manager.
-func newPolicyReports(base *base, evaluation *evaluation, ledger *remediation.Ledger, remediation *remediator.Controller) ([]*policyreport.Controller, error) {
+func newPolicyReports(base *base, evaluation *evaluation, ledger *remediation.Ledger,
+	remediation *remediator.Controller) ([]*policyreport.Controller, error) {
 	if len(base.settings.policyReports) == 0 {
 		return nil, nil
 	}

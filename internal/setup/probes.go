@@ -42,7 +42,8 @@ func addProbes(base *base, controllers *controllers) error {
 		mux.Handle(path, handler)
 		mux.Handle(path+"/", handler)
 	}
-	return base.mgr.Add(httpserver.Server{Name: "probes", Address: base.options.ProbeAddress, Strangers: probeStrangers, Handler: mux}.Runnable())
+	return base.mgr.Add(httpserver.Server{Name: "probes", Address: base.options.ProbeAddress, Strangers: probeStrangers,
+		Handler: mux}.Runnable())
 }
 
 // loaded is the check behind /readyz. It returns nil if this replica may decide. Otherwise it returns one of three errors: the store of an

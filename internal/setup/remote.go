@@ -57,6 +57,7 @@ func newRemote(base *base, registry *placement.Registry, clients *opaclient.Pool
 		Clients:      clients,
 		Policies:     registry.InForce,
 		AllowSecrets: base.options.AllowRemoteSecrets,
-		Observer:     &remoteObserver{remoteMetrics: remoteMetrics{base.metrics.Remote}, reader: base.mgr.GetClient(), events: base.events, topics: base.topics},
+		Observer: &remoteObserver{remoteMetrics: remoteMetrics{base.metrics.Remote}, reader: base.mgr.GetClient(),
+			events: base.events, topics: base.topics},
 	})
 }

@@ -53,7 +53,8 @@ func (o *remoteObserver) HealthChanged(policy string, before, after placement.Re
 	log := ctrl.Log.WithName("remote").WithValues("policy", policy, "endpoint", after.Endpoint)
 	switch {
 	case severityAfter > severityBefore && severityAfter == severityCircuitOpen:
-		o.emit(policy, events.RemoteFailing, fmt.Sprintf("the circuit breaker of the engine is open, because requests kept failing: %v", after.Err))
+		o.emit(policy, events.RemoteFailing, fmt.Sprintf("the circuit breaker of the engine is open, because requests kept failing: %v",
+			after.Err))
 		log.Error(after.Err, "The circuit breaker of an engine is open, because requests kept failing")
 	case severityAfter > severityBefore:
 		o.emit(policy, events.RemoteFailing, fmt.Sprint(after.Err))

@@ -66,7 +66,8 @@ func newNamedSecret(base *base, name string) (cluster.Cluster, error) {
 		return nil, fmt.Errorf("creating a cache of Secret %s/%s: %w", base.options.Namespace, name, err)
 	}
 	out.client, err = client.New(state.GetConfig(), client.Options{
-		HTTPClient: state.GetHTTPClient(), Scheme: state.GetScheme(), Mapper: state.GetRESTMapper(), Cache: &client.CacheOptions{Reader: out.cache},
+		HTTPClient: state.GetHTTPClient(), Scheme: state.GetScheme(), Mapper: state.GetRESTMapper(),
+		Cache: &client.CacheOptions{Reader: out.cache},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for Secret %s/%s: %w", base.options.Namespace, name, err)

@@ -69,11 +69,13 @@ func newServing(base *base) (*serving, error) {
 		}
 	}
 	server := httpserver.Server{
-		Name: "webhooks", Address: net.JoinHostPort(base.options.WebhookHost, strconv.Itoa(cmp.Or(base.options.WebhookPort, webhook.DefaultPort))),
+		Name: "webhooks", Address: net.JoinHostPort(base.options.WebhookHost,
+			strconv.Itoa(cmp.Or(base.options.WebhookPort, webhook.DefaultPort))),
 		TLS: config, Strangers: webhookStrangers, Handler: mux,
 	}
 	return &serving{
-		handlers: webhook.NewServer(webhook.Options{WebhookMux: mux}), certificate: certificate, tokens: tokens, clientCertificates: clientCertificates,
+		handlers: webhook.NewServer(webhook.Options{WebhookMux: mux}), certificate: certificate, tokens: tokens,
+		clientCertificates: clientCertificates,
 	}, base.mgr.Add(server.Runnable())
 }
 
@@ -104,7 +106,8 @@ func newCertificate(base *base) (*certs.Source, error) {
 	case CertManagementExternal:
 		external = true
 	default:
-		return nil, fmt.Errorf("--webhook-cert-management %q: must be %s or %s", base.options.WebhookCertManagement, CertManagementSelf, CertManagementExternal)
+		return nil, fmt.Errorf("--webhook-cert-management %q: must be %s or %s", base.options.WebhookCertManagement, CertManagementSelf,
+			CertManagementExternal)
 	}
 	secret, err := newNamedSecret(base, certs.SecretName)
 	if err != nil {
@@ -121,8 +124,8 @@ func newCertificate(base *base) (*certs.Source, error) {
 // newTokens returns the tokens in the webhooks' paths that authenticate the API server, and adds their controllers to the manager.
 func newTokens(base *base) (*webhookauth.Tokens, error) {
 	if o := base.options; o.WebhookTokenLifetime != 0 && o.WebhookTokenLifetime < cmp.Or(o.WebhookTokenSettle, time.Minute) {
-		return nil, fmt.Errorf("--webhook-token-lifetime %s: must be at least a minute, since replicas and API servers take a while to learn a token",
-			o.WebhookTokenLifetime)
+		return nil, fmt.Errorf("--webhook-token-lifetime %s: must be at least a minute, since replicas and API servers take a while to "+
+			"learn a token", o.WebhookTokenLifetime)
 	}
 	secret, err := newNamedSecret(base, webhookauth.SecretName)
 	if err != nil {

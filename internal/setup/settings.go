@@ -78,7 +78,8 @@ func readSettings(o Options) (*settings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--policy-reports: %w", err)
 	}
-	return &settings{predicates: allowed, inventories: inventories, templates: templates, clusterLists: clusterLists, policyReports: reports}, nil
+	return &settings{predicates: allowed, inventories: inventories, templates: templates, clusterLists: clusterLists, policyReports: reports},
+		nil
 }
 
 // defaultPredicates returns the names of the predicates that policies may use by default: all of the scheduler except those for volumes,

@@ -67,10 +67,12 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 			Parents:     &placementmutator.Parents{Client: base.served.dynamic, Scales: scales},
 			Decisions:   base.decisions,
 		}
-		register(path, base.tracing.Handler("admission placement", controllers.readiness.Guard(review.New(handler, memory, placementmutator.Deadline))))
+		register(path, base.tracing.Handler("admission placement", controllers.readiness.Guard(review.New(handler, memory,
+			placementmutator.Deadline))))
 	}
 	quotas := &quotavalidator.Handler{
-		Charger: controllers.charger, Evaluators: evaluation.quotaEvaluators, Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{},
+		Charger: controllers.charger, Evaluators: evaluation.quotaEvaluators, Events: base.events, Metrics: base.metrics,
+		Clock: clock.RealClock{},
 	}
 	for path, handler := range map[string]review.Decider{
 		webhookconfiguration.PathQuotaFail:   quotas,

@@ -72,7 +72,8 @@ func (c *Cached) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, e
 
 // List returns all objects of a type as they were when they were first read. It reads a type again if fields are needed that the cached
 // objects lack.
-func (c *Cached) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
+func (c *Cached) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured,
+	error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known, ok := c.lists[resource]
@@ -92,7 +93,8 @@ func (c *Cached) List(ctx context.Context, resource schema.GroupVersionResource,
 
 // Get returns an object, or nil if there is none. It returns the same object each time, unless about maxGets others were read meanwhile.
 // For an object that does not exist, it asks the other cluster again each time.
-func (c *Cached) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+func (c *Cached) Get(ctx context.Context, resource schema.GroupVersionResource, namespace,
+	name string) (*unstructured.Unstructured, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := objectKey{resource, namespace, name}

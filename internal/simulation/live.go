@@ -71,7 +71,8 @@ func NewLive(ctx context.Context, config *rest.Config, inventories *replication.
 		return nil, err
 	}
 	cached := memory.NewMemCacheClient(discoveryClient)
-	out := &Live{catalog: watches.NewCatalog(cached, inventories), discovery: cached, client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(cached)}
+	out := &Live{catalog: watches.NewCatalog(cached, inventories), discovery: cached, client: client,
+		mapper: restmapper.NewDeferredDiscoveryRESTMapper(cached)}
 	out.types = schemas.NewChecker(out.catalog, cached.OpenAPIV3())
 	return out, out.catalog.Refresh(ctx)
 }
@@ -95,8 +96,8 @@ func (l *Live) Catalog() *watches.Catalog { return l.catalog }
 func (l *Live) Resource(gvk schema.GroupVersionKind) (policy.Resource, error) {
 	mapping, err := l.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if meta.IsNoMatchError(err) {
-		return policy.Resource{}, fmt.Errorf("the API server does not serve the kind %s of %s: install its CustomResourceDefinition, or correct apiVersion and kind",
-			gvk.Kind, gvk.GroupVersion())
+		return policy.Resource{}, fmt.Errorf("the API server does not serve the kind %s of %s: install its CustomResourceDefinition, or correct "+
+			"apiVersion and kind", gvk.Kind, gvk.GroupVersion())
 	}
 	if err != nil {
 		return policy.Resource{}, err
@@ -116,8 +117,8 @@ var placementPolicies = placementv1.GroupVersion.WithResource("placementpolicies
 func policiesOf(objects []*unstructured.Unstructured, err error) ([]placementv1.PlacementPolicy, error) {
 	if apierrors.IsForbidden(err) {
 		return nil, fmt.Errorf("you may not read PlacementPolicies, so what they decide is not known. An administrator can bind the ClusterRole "+
-			"whose name ends with placementpolicy-viewer-role to you; until then, kubectl berth explain TYPE/NAME shows what is recorded at an object, and "+
-			"kubectl apply --dry-run=server -o yaml -f FILE what policies decide for a manifest: %w", err)
+			"whose name ends with placementpolicy-viewer-role to you; until then, kubectl berth explain TYPE/NAME shows what is recorded at an "+
+			"object, and kubectl apply --dry-run=server -o yaml -f FILE what policies decide for a manifest: %w", err)
 	}
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("the API server has no PlacementPolicies: install Berth, or check the kubeconfig's context")
@@ -136,7 +137,8 @@ func policiesOf(objects []*unstructured.Unstructured, err error) ([]placementv1.
 
 // List returns all objects of a type. AddOnPlacementScores that are no longer valid have no scores. It reads the objects from the API
 // server each time, page by page, and keeps only the given fields of each object and its identity; all fields if fields is nil.
-func (l *Live) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
+func (l *Live) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured,
+	error) {
 	objects, _, err := l.list(ctx, resource, fields)
 	return valid(resource, objects), err
 }

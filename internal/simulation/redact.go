@@ -111,7 +111,8 @@ func (s *Simulation) reader(resource schema.GroupVersionResource) func(path ...s
 		}
 		sealed := field.Seal()
 		return slices.ContainsFunc(versions, func(v *Version) bool {
-			return v.Matcher.Conditional() || v.Evaluator.Input().Covers(sealed) || len(path) == 3 && (selectsBy(v.Spec.Match.ObjectSelector, path[2]) || v.mayWrite())
+			return v.Matcher.Conditional() || v.Evaluator.Input().Covers(sealed) || len(path) == 3 &&
+				(selectsBy(v.Spec.Match.ObjectSelector, path[2]) || v.mayWrite())
 		})
 	}
 }

@@ -187,7 +187,10 @@ func (p *Policy) SelectsResource(resource schema.GroupVersionResource) bool {
 // does: spec.match has a namespace selector or match conditions, or a rollout is under way. Labels that rules or Rego read do not count:
 // they are data.
 func (p *Policy) NeedsNamespaces() bool {
-	return p.Assignment.Partial() || slices.ContainsFunc(p.Versions(), func(v *Version) bool { return v.Matcher.SelectsNamespaces() || v.Matcher.Conditional() })
+	return p.Assignment.Partial() || slices.ContainsFunc(p.Versions(), func(v *Version) bool {
+		return v.Matcher.SelectsNamespaces() ||
+			v.Matcher.Conditional()
+	})
 }
 
 // New compiles the policies of a cluster and loads what they read. An error means that the cluster could not be read. That a policy is
@@ -196,7 +199,8 @@ func New(ctx context.Context, cluster Cluster, o Options) (*Simulation, error) {
 	if o.Keyring == nil {
 		o.Keyring = placement.NewTrustingKeyring()
 	}
-	s := &Simulation{cluster: cluster, options: o, data: embedded.NewData(), world: predicates.NewNodeCache(), revisions: map[schema.GroupVersionResource]uint64{}}
+	s := &Simulation{cluster: cluster, options: o, data: embedded.NewData(), world: predicates.NewNodeCache(),
+		revisions: map[schema.GroupVersionResource]uint64{}}
 	s.engine = embedded.New(s.data, embedded.Options{
 		Timeout: evaluationTimeout, Concurrency: concurrency, Predicates: o.Predicates, Templates: o.Templates, World: s.world,
 	})
@@ -558,7 +562,8 @@ func (s *Simulation) Mismatch(ctx context.Context, p *Policy, o Object) (*match.
 		return nil, err
 	}
 	request := s.request(o)
-	object := match.Object{Resource: o.Resource, Namespace: namespace, NamespaceLabels: labels, Content: o.Content, Old: request.Old, Request: request.Admission}
+	object := match.Object{Resource: o.Resource, Namespace: namespace, NamespaceLabels: labels, Content: o.Content, Old: request.Old,
+		Request: request.Admission}
 	return p.versionIn(namespace, labels).Matcher.Mismatch(ctx, object, s.options.OwnNamespace), nil
 }
 

@@ -167,10 +167,12 @@ func (s *Static) NamespacesInUse() []string { return NamespacesOf(s.objects, s.c
 
 // NamespacesOf returns the sorted names of the namespaces that objects are in, other than those of Berth's kinds and the objects that
 // represent clusters, whose namespaces say nothing of those of workloads.
-func NamespacesOf(objects map[schema.GroupVersionResource]map[types.NamespacedName]*unstructured.Unstructured, inventories *replication.Inventories) []string {
+func NamespacesOf(objects map[schema.GroupVersionResource]map[types.NamespacedName]*unstructured.Unstructured,
+	inventories *replication.Inventories) []string {
 	found := sets.New[string]()
 	for resource, named := range objects {
-		if resource.Group == placementv1.GroupVersion.Group || resource == replication.AddOnPlacementScores || slices.Contains(inventories.Resources(), resource) {
+		if resource.Group == placementv1.GroupVersion.Group || resource == replication.AddOnPlacementScores ||
+			slices.Contains(inventories.Resources(), resource) {
 			continue
 		}
 		for name := range named {
@@ -203,13 +205,14 @@ func (s *Static) Resource(gvk schema.GroupVersionKind) (policy.Resource, error) 
 	if r, ok := s.resources[gvk]; ok {
 		return r, nil
 	}
-	return policy.Resource{}, fmt.Errorf("the kind %s of %s is not known: add its CustomResourceDefinition or an object of it to the objects of the "+
-		"cluster, in a test to world or objects", gvk.Kind, gvk.GroupVersion())
+	return policy.Resource{}, fmt.Errorf("the kind %s of %s is not known: add its CustomResourceDefinition or an object of it to the "+
+		"objects of the cluster, in a test to world or objects", gvk.Kind, gvk.GroupVersion())
 }
 
 // List returns all objects of a type with all fields, sorted by namespace and name. It is an error if there are only objects of another
 // version of the type.
-func (s *Static) List(_ context.Context, resource schema.GroupVersionResource, _ *projection.FieldSet) ([]*unstructured.Unstructured, error) {
+func (s *Static) List(_ context.Context, resource schema.GroupVersionResource, _ *projection.FieldSet) ([]*unstructured.Unstructured,
+	error) {
 	objects := s.objects[resource]
 	out := make([]*unstructured.Unstructured, 0, len(objects))
 	for _, key := range slices.SortedFunc(maps.Keys(objects), compareNames) {
@@ -249,7 +252,8 @@ var wellKnown = []struct {
 	{placementv1.GroupVersion, metav1.APIResource{Kind: "PlacementPolicy", Name: "placementpolicies", SingularName: "placementpolicy",
 		ShortNames: []string{"plpol"}}},
 	{placementv1.GroupVersion, metav1.APIResource{Kind: "ScopedQuota", Name: "scopedquotas", SingularName: "scopedquota", Namespaced: true}},
-	{placementv1.GroupVersion, metav1.APIResource{Kind: "ClusterScopedQuota", Name: "clusterscopedquotas", SingularName: "clusterscopedquota"}},
+	{placementv1.GroupVersion, metav1.APIResource{Kind: "ClusterScopedQuota", Name: "clusterscopedquotas",
+		SingularName: "clusterscopedquota"}},
 	{placementv1.GroupVersion, metav1.APIResource{Kind: "LimitedResource", Name: "limitedresources", SingularName: "limitedresource"}},
 	{
 		schema.GroupVersion{Group: "multicluster.x-k8s.io", Version: "v1alpha1"},

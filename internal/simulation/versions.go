@@ -87,7 +87,8 @@ func (s *Simulation) version(ctx context.Context, obj *placementv1.PlacementPoli
 // stored returns the version of a policy that a ControllerRevision stores under a number. reason, a *RevisionError, says why it can't be
 // used: the user may not read it, or there is none that can be decoded and belongs to this policy. err means that the cluster could not be
 // read.
-func (s *Simulation) stored(ctx context.Context, obj *placementv1.PlacementPolicy, number int64) (revision policy.Revision, reason, err error) {
+func (s *Simulation) stored(ctx context.Context, obj *placementv1.PlacementPolicy,
+	number int64) (revision policy.Revision, reason, err error) {
 	name, namespace := policy.NumberedRevisionName(obj.Name, number), s.options.OwnNamespace
 	content, err := s.cluster.Get(ctx, controllerRevisions, namespace, name)
 	if apierrors.IsForbidden(err) {
@@ -124,7 +125,8 @@ func (e *RevisionError) Error() string {
 }
 
 // prepare compiles and binds a revision of a policy, sets out.Module and out.Binding, and returns the evaluator.
-func (s *Simulation) prepare(ctx context.Context, obj *placementv1.PlacementPolicy, source policy.Revision, out *Version) (placement.Evaluator, error) {
+func (s *Simulation) prepare(ctx context.Context, obj *placementv1.PlacementPolicy, source policy.Revision,
+	out *Version) (placement.Evaluator, error) {
 	module, err := policy.Compile(obj.Name, source.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("the policy does not compile: %w", err)

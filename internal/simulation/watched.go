@@ -129,7 +129,8 @@ func (w *Watched) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, 
 
 // List returns the kept objects of a type, sorted by namespace and name. It reads them from the API server if they were not read before, if
 // fields are needed that the kept objects lack, or if changes were lost.
-func (w *Watched) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
+func (w *Watched) List(ctx context.Context, resource schema.GroupVersionResource,
+	fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
 	w.listing.Lock()
 	defer w.listing.Unlock()
 	w.mu.Lock()
@@ -168,7 +169,8 @@ func (w *Watched) List(ctx context.Context, resource schema.GroupVersionResource
 
 // Get returns an object, or nil if there is none: the kept one if the type was listed with all fields; otherwise, it reads from the API
 // server.
-func (w *Watched) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+func (w *Watched) Get(ctx context.Context, resource schema.GroupVersionResource, namespace,
+	name string) (*unstructured.Unstructured, error) {
 	w.mu.Lock()
 	if list := w.lists[resource]; list != nil && list.fields == nil && !list.outdated {
 		defer w.mu.Unlock()

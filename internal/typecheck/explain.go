@@ -50,7 +50,8 @@ func explain(err *ast.Error, operator string, w written) (message string, holds,
 			return "", false, false
 		}
 		consequence, holds := outcome(d.Left, operator, d.Right)
-		message = fmt.Sprintf("%s compares %s with %s: %s", sourceOf(err.Location), policy.DescribeType(d.Left), policy.DescribeType(d.Right), consequence)
+		message = fmt.Sprintf("%s compares %s with %s: %s", sourceOf(err.Location), policy.DescribeType(d.Left),
+			policy.DescribeType(d.Right), consequence)
 		if meant := w.meant(d.Left, d.Right); meant != "" {
 			message += fmt.Sprintf("; "+didYouMean+" %s?", meant)
 		}
@@ -117,7 +118,8 @@ func explainMissing(d *ast.RefErrInvalidDetail) string {
 	ref, pos := original(d.Ref, d.Pos)
 	parent := ref[:pos]
 	if d.Have != nil && d.Want != nil {
-		return fmt.Sprintf("%s is undefined: %s is %s, and a key of %s is %s", ref, ref[pos], policy.DescribeType(d.Have), parent, policy.DescribeType(d.Want))
+		return fmt.Sprintf("%s is undefined: %s is %s, and a key of %s is %s", ref, ref[pos], policy.DescribeType(d.Have), parent,
+			policy.DescribeType(d.Want))
 	}
 	name, isName := ref[pos].Value.(ast.String)
 	if !isName {

@@ -52,7 +52,8 @@ func locate(module *ast.Module, findings []Finding) []string {
 	for changed := true; changed; {
 		changed = false
 		for name, definitions := range rules {
-			if !dead[name] && !slices.ContainsFunc(definitions, hasValueAnyway) && !slices.ContainsFunc(definitions, func(r *ast.Rule) bool { return !isDead(r) }) {
+			if !dead[name] && !slices.ContainsFunc(definitions, hasValueAnyway) &&
+				!slices.ContainsFunc(definitions, func(r *ast.Rule) bool { return !isDead(r) }) {
 				dead[name], changed = true, true
 			}
 		}

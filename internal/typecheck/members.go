@@ -150,7 +150,8 @@ func (m *memberships) explain(asked membership, element, collection types.Type, 
 	if !isConstant {
 		return fmt.Sprintf("%s; "+didYouMean+" in object.keys(%s)?", message, ref), holds
 	}
-	return fmt.Sprintf("%s; "+didYouMean+" %s, or %s in object.keys(%s)?", message, append(slices.Clone(ref), ast.StringTerm(string(name))), name, ref), holds
+	return fmt.Sprintf("%s; "+didYouMean+" %s, or %s in object.keys(%s)?", message, append(slices.Clone(ref), ast.StringTerm(string(name))),
+		name, ref), holds
 }
 
 // ofScalar returns a message about a use of `in` whose right side is a string, a number, or another value without members; "" for others.
@@ -164,7 +165,8 @@ func (m *memberships) ofScalar(asked membership, collection types.Type, expressi
 	}) {
 		return ""
 	}
-	text, name := fmt.Sprintf("%s is never true: the operator in looks at the members of an array, a set, or an object", expression), "the right side"
+	text, name := fmt.Sprintf("%s is never true: the operator in looks at the members of an array, a set, or an object", expression),
+		"the right side"
 	if ref := m.asWritten(m.source(asked.collection)); ref != nil {
 		name = ref.String()
 	}

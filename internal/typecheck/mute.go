@@ -50,8 +50,8 @@ func mute(source *ast.Module, kinds []Kind, each [][]Finding, shared []Finding) 
 		named[i] = append(named[i], name)
 	}
 	for i := range out {
-		out[i].Message = fmt.Sprintf("no rule of the policy ever has a value for an object of %s, so that the policy neither places nor denies it: %s",
-			strings.Join(named[i], ", "), out[i].Message)
+		out[i].Message = fmt.Sprintf("no rule of the policy ever has a value for an object of %s, so that the policy neither places nor "+
+			"denies it: %s", strings.Join(named[i], ", "), out[i].Message)
 		out[i].Rule, out[i].holds = "", true
 	}
 	return out

@@ -161,7 +161,8 @@ func (w written) asTexts(have []types.Type) string {
 	}
 	switch {
 	case isVersion(text) && versions.MatchString(string(value)):
-		return fmt.Sprintf(`versions as text, in which "1.9" is greater than "1.10"; compare the numbers in them, as in to_number(split(%s, ".")[1])`, text)
+		return fmt.Sprintf(`versions as text, in which "1.9" is greater than "1.10"; compare the numbers in them, `+
+			`as in to_number(split(%s, ".")[1])`, text)
 	case !numbers.MatchString(string(value)):
 		return ""
 	}

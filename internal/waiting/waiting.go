@@ -72,7 +72,8 @@ func (w Wait) String() string {
 // passes reports whether an update of the object that changes what the policy reads or writes need not wait, so that it moves the object.
 // It is true of waits for an approval of the plan, for a window, and for the budget.
 func (w Wait) passes() bool {
-	return slices.Contains([]placementv1.WaitingReason{placementv1.WaitingForApproval, placementv1.WaitingForWindow, placementv1.WaitingForBudget}, w.Reason)
+	return slices.Contains([]placementv1.WaitingReason{placementv1.WaitingForApproval, placementv1.WaitingForWindow,
+		placementv1.WaitingForBudget}, w.Reason)
 }
 
 // phrase returns the words of String, without those about updates that need not wait.

@@ -77,7 +77,8 @@ type catalog struct {
 
 // NewCatalog returns a catalog that is empty until the first Refresh. inventories is what Inventories returns.
 func NewCatalog(client discovery.DiscoveryInterface, inventories *replication.Inventories) *Catalog {
-	c := &Catalog{inventories: inventories, stale: notify.NewSignal(), discover: func() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	c := &Catalog{inventories: inventories, stale: notify.NewSignal(), discover: func() ([]*metav1.APIGroup,
+		[]*metav1.APIResourceList, error) {
 		return discovery.ServerGroupsAndResources(client)
 	}}
 	c.current.Store(&catalog{})
@@ -87,7 +88,8 @@ func NewCatalog(client discovery.DiscoveryInterface, inventories *replication.In
 // NewStaticCatalog returns a catalog of the given types, which Refresh does not change. groups and lists have the form in which discovery
 // returns them. inventories is what Inventories returns.
 func NewStaticCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, inventories *replication.Inventories) *Catalog {
-	c := &Catalog{inventories: inventories, stale: notify.NewSignal(), discover: func() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	c := &Catalog{inventories: inventories, stale: notify.NewSignal(), discover: func() ([]*metav1.APIGroup,
+		[]*metav1.APIResourceList, error) {
 		return groups, lists, nil
 	}}
 	c.store(groups, lists, nil)
@@ -191,7 +193,8 @@ func newCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, fail
 				}
 				resource := policy.Resource{GroupVersionResource: gv.WithResource(r.Name), Namespaced: r.Namespaced}
 				types = append(types, match.ServedType{
-					GroupVersionResource: resource.GroupVersionResource, Kind: r.Kind, Singular: r.SingularName, ShortNames: r.ShortNames, Namespaced: r.Namespaced,
+					GroupVersionResource: resource.GroupVersionResource, Kind: r.Kind, Singular: r.SingularName, ShortNames: r.ShortNames,
+					Namespaced: r.Namespaced,
 				})
 				if !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch") {
 					continue

@@ -152,7 +152,8 @@ func (d *DeviceClasses) Drop(r schema.GroupVersionResource) { d.Replace(r, nil, 
 func (d *DeviceClasses) put(o *unstructured.Unstructured) {
 	class := &resourcev1.DeviceClass{}
 	if err := numeral.FromUnstructured(o.Object, class); err != nil {
-		classesLog.Error(err, "Failed to decode a DeviceClass; quotas use its last version that could be decoded, if any", "deviceClass", o.GetName())
+		classesLog.Error(err, "Failed to decode a DeviceClass; quotas use its last version that could be decoded, if any",
+			"deviceClass", o.GetName())
 		return
 	}
 	before, known := d.classes[class.Name]

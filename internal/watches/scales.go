@@ -50,15 +50,17 @@ func (s *Scales) ReplicasPath(ctx context.Context, resource schema.GroupVersionR
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("reading CustomResourceDefinition %s failed, and until it succeeds failurePolicy applies to kubectl scale: %w",
-			resource.GroupResource(), err)
+		return nil, false, fmt.Errorf("reading CustomResourceDefinition %s failed, and until it succeeds failurePolicy applies to kubectl "+
+			"scale: %w", resource.GroupResource(), err)
 	}
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	if err := numeral.FromUnstructured(object.Object, definition); err != nil {
-		return nil, false, fmt.Errorf("reading CustomResourceDefinition %s failed, and until it succeeds failurePolicy applies to kubectl scale: %w",
-			resource.GroupResource(), err)
+		return nil, false, fmt.Errorf("reading CustomResourceDefinition %s failed, and until it succeeds failurePolicy applies to kubectl "+
+			"scale: %w", resource.GroupResource(), err)
 	}
-	i := slices.IndexFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == resource.Version })
+	i := slices.IndexFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		return v.Name == resource.Version
+	})
 	if i < 0 || definition.Spec.Versions[i].Subresources == nil || definition.Spec.Versions[i].Subresources.Scale == nil {
 		return nil, false, nil
 	}

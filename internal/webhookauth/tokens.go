@@ -187,7 +187,8 @@ func (t *Tokens) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	have, err := decode(secret.Data)
 	if err != nil {
 		// The leader will write a new token.
-		ctrllog.FromContext(ctx).Error(err, "Accepting only the tokens of the webhook configurations until the leader has replaced those in the Secret")
+		ctrllog.FromContext(ctx).Error(err, "Accepting only the tokens of the webhook configurations until the leader has replaced those in "+
+			"the Secret")
 	}
 	t.accept(slices.Concat(have.tokens, used))
 	exposed := time.Unix(0, t.exposed.Load())

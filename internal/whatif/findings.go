@@ -63,7 +63,8 @@ func (q *question) findings(ctx context.Context) ([]Finding, error) {
 // changeFindings returns the findings about the change of one object. For a policy that exists after it, they are those about the policy.
 // For any other object, it is at most one warning: that its change has no effect on placements, or that the report does not show an effect
 // of it. A policy that is deleted has none, nor has a quota.
-func (q *question) changeFindings(ctx context.Context, resource schema.GroupVersionResource, name types.NamespacedName, c change) ([]Finding, error) {
+func (q *question) changeFindings(ctx context.Context, resource schema.GroupVersionResource, name types.NamespacedName,
+	c change) ([]Finding, error) {
 	switch {
 	case resource == placementPolicies && c.after != nil:
 		found, err := q.policyFindings(ctx, q.after.Policy(name.Name))

@@ -159,7 +159,8 @@ func (g *group) concerned(ctx context.Context, before, after placement.Evaluator
 
 // changes compares the open decision of the evaluator before with that of after. concerns reports whether the object with a path, for which
 // clusters were chosen before, may get others. ok is false if the decisions on all members may differ.
-func (g *group) changes(ctx context.Context, before, after placement.Evaluator) (concerns func(path string, clusters []string) bool, ok bool) {
+func (g *group) changes(ctx context.Context, before, after placement.Evaluator) (concerns func(path string, clusters []string) bool,
+	ok bool) {
 	was, wasChooser := before.(placement.Chooser)
 	is, isChooser := after.(placement.Chooser)
 	// The members are equal for the later open decision, too, if that reads nothing else.

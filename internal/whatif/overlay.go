@@ -247,7 +247,8 @@ func (o *overlay) set(ctx context.Context, s Assignment) error {
 	} else if err := unstructured.SetNestedField(next.Object, s.Value, s.Path...); err != nil {
 		return err
 	}
-	if next.GetName() != existing.GetName() || next.GetNamespace() != existing.GetNamespace() || next.GroupVersionKind() != existing.GroupVersionKind() {
+	if next.GetName() != existing.GetName() || next.GetNamespace() != existing.GetNamespace() ||
+		next.GroupVersionKind() != existing.GroupVersionKind() {
 		return errors.New("a change can't set the type, namespace, or name of an object")
 	}
 	o.put(s.Reference, existing, next)
@@ -287,7 +288,8 @@ func (o *overlay) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, 
 
 // List implements simulation.Cluster. It returns the objects of a type as they are after the changes; an error if a change has another
 // version of the type.
-func (o *overlay) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
+func (o *overlay) List(ctx context.Context, resource schema.GroupVersionResource,
+	fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
 	for other := range o.changed {
 		if other != resource && other.GroupResource() == resource.GroupResource() {
 			return nil, fmt.Errorf("policies or quotas read %s in version %s: write the change in this version, not in %s",
@@ -312,7 +314,8 @@ func (o *overlay) List(ctx context.Context, resource schema.GroupVersionResource
 }
 
 // Get implements simulation.Cluster. It returns an object as it is after the changes; nil if it does not exist then.
-func (o *overlay) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+func (o *overlay) Get(ctx context.Context, resource schema.GroupVersionResource, namespace,
+	name string) (*unstructured.Unstructured, error) {
 	if c, ok := o.change(objectKey{resource, types.NamespacedName{Namespace: namespace, Name: name}}); ok {
 		return c.after, nil
 	}

@@ -77,7 +77,8 @@ func namespaceOf(ctx context.Context, cluster simulation.Cluster, resource polic
 	case 0:
 		return "", fmt.Errorf("no namespace has an object %q of %s: check the name", name, resource.GroupResource())
 	}
-	return "", fmt.Errorf("the namespaces %s have an object %q of %s: write TYPE/NAMESPACE/NAME", strings.Join(namespaces, ", "), name, resource.GroupResource())
+	return "", fmt.Errorf("the namespaces %s have an object %q of %s: write TYPE/NAMESPACE/NAME", strings.Join(namespaces, ", "), name,
+		resource.GroupResource())
 }
 
 // ParseAssignment parses TYPE/[NAMESPACE/]NAME:PATH=VALUE, where VALUE is YAML or, for a label or an annotation, text. Without =VALUE, the
@@ -97,7 +98,8 @@ func ParseAssignment(ctx context.Context, cluster simulation.Cluster, text strin
 		return Assignment{}, err
 	}
 	if inLabels(out.Path) && len(out.Path) > 3 {
-		return Assignment{}, fmt.Errorf("%q: write a key with dots in brackets: metadata.%s['%s']", text, out.Path[1], strings.Join(out.Path[2:], "."))
+		return Assignment{}, fmt.Errorf("%q: write a key with dots in brackets: metadata.%s['%s']", text, out.Path[1],
+			strings.Join(out.Path[2:], "."))
 	}
 	if !hasValue {
 		return out, nil
@@ -155,7 +157,8 @@ func parsePath(text string) ([]string, error) {
 			}
 		} else {
 			if strings.HasPrefix(rest, "[") {
-				return nil, fmt.Errorf("%q: brackets hold a name in quotes, as in metadata.labels['a.b/c']; to change an item of a list, use --filename", text)
+				return nil, fmt.Errorf("%q: brackets hold a name in quotes, as in metadata.labels['a.b/c']; to change an item of a list, use "+
+					"--filename", text)
 			}
 			name := rest
 			if end := strings.IndexAny(rest, ".["); end >= 0 {

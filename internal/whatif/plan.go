@@ -84,7 +84,8 @@ func PlanOf(ctx context.Context, s *simulation.Simulation, policy string) (*Plan
 	assessment.Complete()
 	ledger.ConcludeAssessments(time.Time{})
 	report := ledger.Report(policy)
-	out := &Plan{Policy: policy, Moves: []Move{}, Denied: report.Denied, Undecided: report.Failed, LeftAlone: report.Moved - report.Outstanding}
+	out := &Plan{Policy: policy, Moves: []Move{}, Denied: report.Denied, Undecided: report.Failed,
+		LeftAlone: report.Moved - report.Outstanding}
 	for _, v := range p.Versions() {
 		if v.Err != nil {
 			out.Errors = append(out.Errors, v.Err.Error())

@@ -66,12 +66,14 @@ func (q *question) quotaFindings(ctx context.Context) ([]Finding, error) {
 			switch {
 			case !known && q.Recount:
 				out = append(out, Finding{describeQuota(obj), false,
-					fmt.Sprintf("spec.hard[%s]: Berth counts nothing under this name now, so that nothing is limited, or the API server refuses the quota: "+
-						"kubectl apply --dry-run=server says why", name)})
+					fmt.Sprintf("spec.hard[%s]: Berth counts nothing under this name now, so that nothing is limited, or the API server refuses "+
+						"the quota: kubectl apply --dry-run=server says why", name)})
 			case !known:
-				out = append(out, Finding{describeQuota(obj), false, fmt.Sprintf("how much of %s is used is not known here: ask the cluster instead of a snapshot", name)})
+				out = append(out, Finding{describeQuota(obj), false, fmt.Sprintf("how much of %s is used is not known here: ask the cluster instead "+
+					"of a snapshot", name)})
 			case usage.Cmp(limit) > 0:
-				out = append(out, Finding{describeQuota(obj), false, fmt.Sprintf("%s of %s are used, which exceeds the limit %s", usage.String(), name, limit.String())})
+				out = append(out, Finding{describeQuota(obj), false, fmt.Sprintf("%s of %s are used, which exceeds the limit %s", usage.String(),
+					name, limit.String())})
 			}
 		}
 	}
@@ -101,7 +103,8 @@ func (q *question) quotas(ctx context.Context) ([]placementv1.Quota, error) {
 		if err != nil {
 			return nil, err
 		}
-		objects = append(slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o != nil && o.GetNamespace() == "" }), all...)
+		objects = append(slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o != nil && o.GetNamespace() == "" }),
+			all...)
 	}
 	var out []placementv1.Quota
 	for _, obj := range objects {
@@ -198,7 +201,8 @@ func DeviceClasses(ctx context.Context, from simulation.Cluster) (*extendedresou
 }
 
 // measure passes the objects in a cluster of all types that the quotas count, and that the cluster serves, to a meter.
-func measure(ctx context.Context, from simulation.Cluster, meter *quota.Meter, evaluators *quota.Evaluators, quotas []placementv1.Quota) error {
+func measure(ctx context.Context, from simulation.Cluster, meter *quota.Meter, evaluators *quota.Evaluators,
+	quotas []placementv1.Quota) error {
 	measured := sets.New[schema.GroupResource]()
 	for _, obj := range quotas {
 		types, _ := evaluators.Types(obj.QuotaSpec())

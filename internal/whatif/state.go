@@ -306,7 +306,8 @@ func decide(ctx context.Context, s *simulation.Simulation, o simulation.Object, 
 	}
 	feasibility.Qualify(o.Content, verdicts)
 	// Remediation leaves the keys of other policies as they are, and an update does not.
-	update := simulation.Object{Resource: o.Resource, Namespace: o.Namespace, Content: o.Content, Old: &unstructured.Unstructured{Object: o.Content.Object}}
+	update := simulation.Object{Resource: o.Resource, Namespace: o.Namespace, Content: o.Content,
+		Old: &unstructured.Unstructured{Object: o.Content.Object}}
 	answers, err := s.VerdictsBy(ctx, update, func(_ context.Context, p *placement.Policy, _ map[string]any) (placement.Decision, error) {
 		return known[p].decision, known[p].err
 	})

@@ -99,8 +99,9 @@ func newSession(ctx context.Context, cluster simulation.Cluster, o simulation.Op
 		return nil, err
 	}
 	s := &Session{
-		cluster: cached, options: o, before: before, partial: partial, index: map[objectKey]int{}, groups: newGroups(), byPlace: map[place]int32{},
-		lists: map[schema.GroupVersionResource]listed{}, checked: map[string]*schemas.Report{},
+		cluster: cached, options: o, before: before, partial: partial, index: map[objectKey]int{}, groups: newGroups(),
+		byPlace: map[place]int32{},
+		lists:   map[schema.GroupVersionResource]listed{}, checked: map[string]*schemas.Report{},
 	}
 	for l, err := range before.MatchedLists(ctx) {
 		if s.mayLeaveOut(err) {
@@ -595,7 +596,8 @@ func (q *question) compare(ctx context.Context, p pair) (result, error) {
 		return out, nil
 	}
 	o := p.Object
-	out.Kind, out.Resource, out.Namespace, out.Name = o.Content.GetKind(), o.Resource.GroupResource().String(), o.Namespace, o.Content.GetName()
+	out.Kind, out.Resource, out.Namespace, out.Name = o.Content.GetKind(), o.Resource.GroupResource().String(),
+		o.Namespace, o.Content.GetName()
 	return out, nil
 }
 

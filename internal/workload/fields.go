@@ -121,11 +121,13 @@ var leastObjects = sync.OnceValue(func() map[schema.GroupVersionResource]leastOb
 	}}
 	appsv1defaults.SetObjectDefaults_Deployment(deployment)
 	statefulSet := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{
-		Selector: selector, Template: *labelled.DeepCopy(), UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
+		Selector: selector, Template: *labelled.DeepCopy(),
+		UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
 	}}
 	appsv1defaults.SetObjectDefaults_StatefulSet(statefulSet)
 	daemonSet := &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{
-		Selector: selector, Template: *labelled.DeepCopy(), UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
+		Selector: selector, Template: *labelled.DeepCopy(),
+		UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
 	}}
 	appsv1defaults.SetObjectDefaults_DaemonSet(daemonSet)
 	replicaSet := &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Selector: selector, Template: *labelled.DeepCopy()}}
@@ -135,7 +137,8 @@ var leastObjects = sync.OnceValue(func() map[schema.GroupVersionResource]leastOb
 	// With parallelism, completions has no default.
 	job := &batchv1.Job{Spec: batchv1.JobSpec{Template: *template.DeepCopy(), Parallelism: ptr.To[int32](1)}}
 	batchv1defaults.SetObjectDefaults_Job(job)
-	cronJob := &batchv1.CronJob{Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: *template.DeepCopy()}}}}
+	jobTemplate := batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: *template.DeepCopy()}}
+	cronJob := &batchv1.CronJob{Spec: batchv1.CronJobSpec{JobTemplate: jobTemplate}}
 	batchv1defaults.SetObjectDefaults_CronJob(cronJob)
 	pod := &corev1.Pod{Spec: *template.Spec.DeepCopy()}
 	// The API server's own admission sets these before it calls webhooks.

@@ -43,7 +43,8 @@ func CheckResources(spec *corev1.PodSpec) error {
 		}
 	}
 	if containers := len(spec.InitContainers); containers*len(names) > maxResourcePairs {
-		return fmt.Errorf("initContainers: %d containers times %d names of resources are more than %d; use fewer", containers, len(names), maxResourcePairs)
+		return fmt.Errorf("initContainers: %d containers times %d names of resources are more than %d; use fewer", containers,
+			len(names), maxResourcePairs)
 	}
 	return nil
 }

@@ -87,12 +87,13 @@ var (
 			return schema.GroupResource{Group: "batch", Resource: resource}
 		}
 		return map[schema.GroupResource]named{
-			core("pods"):                   {kind{isPod: true}, "Pod"},
-			core("podtemplates"):           {kind{template: []string{"template"}}, "PodTemplate"},
-			core("replicationcontrollers"): {kind{template: template, owner: spec, counts: []string{"replicas"}, mapSelector: true}, "ReplicationController"},
-			apps("deployments"):            {replicated, "Deployment"},
-			apps("statefulsets"):           {replicated, "StatefulSet"},
-			apps("replicasets"):            {replicated, "ReplicaSet"},
+			core("pods"):         {kind{isPod: true}, "Pod"},
+			core("podtemplates"): {kind{template: []string{"template"}}, "PodTemplate"},
+			core("replicationcontrollers"): {kind{template: template, owner: spec, counts: []string{"replicas"}, mapSelector: true},
+				"ReplicationController"},
+			apps("deployments"):  {replicated, "Deployment"},
+			apps("statefulsets"): {replicated, "StatefulSet"},
+			apps("replicasets"):  {replicated, "ReplicaSet"},
 			// The nodes determine the number of a DaemonSet's pods.
 			apps("daemonsets"): {kind{template: template, owner: spec}, "DaemonSet"},
 			batch("jobs"):      {kind{template: template, owner: spec, counts: job}, "Job"},

@@ -33,7 +33,8 @@ import (
 var programs = []string{"chromium", "chromium-browser", "google-chrome"}
 
 // ErrMissing means that no browser is installed.
-var ErrMissing = errors.New("there is none of " + strings.Join(programs, ", ") + ": install the package chromium, or set " + uncheckedVariable + "=allowed")
+var ErrMissing = errors.New("there is none of " + strings.Join(programs, ", ") + ": install the package chromium, or set " +
+	uncheckedVariable + "=allowed")
 
 // uncheckedVariable is the environment variable that lets a run in CI pass although the machine lacks what checks the pages.
 const uncheckedVariable = "CONSOLE_UNCHECKED"

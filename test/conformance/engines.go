@@ -40,7 +40,8 @@ func Classify(err error) (kind FailureKind, rule string) {
 	switch {
 	case errors.As(err, &contract):
 		return Contract, contract.Rule
-	case errors.As(err, &evaluation), errors.As(err, &fault) && fault.Fault == engine.FaultServer && fault.Status == http.StatusInternalServerError:
+	case errors.As(err, &evaluation), errors.As(err, &fault) && fault.Fault == engine.FaultServer &&
+		fault.Status == http.StatusInternalServerError:
 		return Evaluation, ""
 	}
 	return "", ""

@@ -148,8 +148,9 @@ func (r *Remote) module(ctx context.Context, w *World, name string, p Policy) (*
 		return nil, err
 	}
 	spec := &placementv1.Remote{
-		URL: r.base + "/v1/data" + documentPath(m.Package), Insecure: strings.HasPrefix(r.base, "http://"), TimeoutSeconds: int32(patience / time.Second),
-		Modules: []placementv1.RemoteModule{{Name: "policy", Rego: p.Rego}},
+		URL: r.base + "/v1/data" + documentPath(m.Package), Insecure: strings.HasPrefix(r.base, "http://"),
+		TimeoutSeconds: int32(patience / time.Second),
+		Modules:        []placementv1.RemoteModule{{Name: "policy", Rego: p.Rego}},
 	}
 	if r.token != "" {
 		spec.TokenSecretRef = &placementv1.TokenSecretReference{SecretReference: placementv1.SecretReference{Name: "token"}}

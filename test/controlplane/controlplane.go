@@ -245,7 +245,8 @@ func (c *ControlPlane) serveNodes(server *envtest.APIServer, address string) err
 	// envtest's certificate lacks the address by which pods know the API server. Where it finds one it makes none, nor
 	// the key that signs the tokens of ServiceAccounts.
 	for name, file := range map[string]string{host: "apiserver", "service-accounts": "sa-signer"} {
-		bundle, key, err := cert.GenerateSelfSignedCertKey(name, []net.IP{net.ParseIP(serviceAddress)}, []string{"localhost", "kubernetes.default.svc"})
+		bundle, key, err := cert.GenerateSelfSignedCertKey(name, []net.IP{net.ParseIP(serviceAddress)},
+			[]string{"localhost", "kubernetes.default.svc"})
 		if err != nil {
 			return fmt.Errorf("making the certificate of %s: %w", name, err)
 		}

@@ -296,7 +296,8 @@ func (m *Manager) Series(metric string, labels ...string) (map[string]float64, e
 				have = append(have, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
 			}
 			if !slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(have, l) }) {
-				out[strings.Join(have, ",")] = series.GetGauge().GetValue() + series.GetCounter().GetValue() + float64(series.GetHistogram().GetSampleCount())
+				out[strings.Join(have, ",")] = series.GetGauge().GetValue() + series.GetCounter().GetValue() +
+					float64(series.GetHistogram().GetSampleCount())
 			}
 		}
 	}
@@ -307,14 +308,15 @@ func (m *Manager) Series(metric string, labels ...string) (map[string]float64, e
 // refuses an example, which it does not store.
 func (f *Framework) Refuse(ctx context.Context, expression, message string, example *unstructured.Unstructured) {
 	ginkgo.GinkgoHelper()
+	rules := []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+	}}}
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: NewName("refuse")},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
-			}}}},
-			Validations: []admissionregistrationv1.Validation{{Expression: expression, Message: message}},
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: rules},
+			Validations:      []admissionregistrationv1.Validation{{Expression: expression, Message: message}},
 		},
 	}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{

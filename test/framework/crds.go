@@ -91,7 +91,8 @@ var (
 	}
 	KarmadaClusterPolicies = Definition{
 		GroupVersionKind: schema.GroupVersionKind{Group: "policy.karmada.io", Version: "v1alpha1", Kind: "ClusterPropagationPolicy"},
-		File:             "policy.karmada.io_clusterpropagationpolicies.yaml", Plural: "clusterpropagationpolicies", Scope: apiextensionsv1.ClusterScoped,
+		File:             "policy.karmada.io_clusterpropagationpolicies.yaml", Plural: "clusterpropagationpolicies",
+		Scope: apiextensionsv1.ClusterScoped,
 	}
 	// KarmadaWorks are the objects by which Karmada carries workloads to single clusters.
 	KarmadaWorks = Definition{
@@ -100,7 +101,8 @@ var (
 	}
 	KubeFleetPlacements = Definition{
 		GroupVersionKind: schema.GroupVersionKind{Group: "placement.kubernetes-fleet.io", Version: "v1beta1", Kind: "ResourcePlacement"},
-		File:             "placement.kubernetes-fleet.io_resourceplacements.yaml", Plural: "resourceplacements", Scope: apiextensionsv1.NamespaceScoped, Status: true,
+		File:             "placement.kubernetes-fleet.io_resourceplacements.yaml", Plural: "resourceplacements",
+		Scope: apiextensionsv1.NamespaceScoped, Status: true,
 	}
 	// KubeFleetWorks are the objects by which KubeFleet carries workloads to single clusters.
 	KubeFleetWorks = Definition{

@@ -89,7 +89,8 @@ func (f *Framework) awaitMarker(ctx context.Context, name string, configuration 
 	ginkgo.GinkgoHelper()
 	gomega.Expect(f.Client.Create(ctx, configuration)).To(gomega.Succeed())
 	// No policy matches objects in kube-system.
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name, Labels: map[string]string{markerLabel: name}}}
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name,
+		Labels: map[string]string{markerLabel: name}}}
 	gomega.Eventually(func(ctx context.Context) error {
 		return f.Client.Create(ctx, object.DeepCopy(), client.DryRunAll)
 	}).WithContext(ctx).Should(gomega.MatchError(gomega.ContainSubstring(markerExpression)))

@@ -62,14 +62,16 @@ func (f *Framework) StartRival(ctx context.Context, namespace string, annotation
 		}
 		var patch []map[string]string
 		for _, key := range slices.Sorted(maps.Keys(annotations)) {
-			patch = append(patch, map[string]string{"op": "add", "path": "/metadata/annotations/" + strings.ReplaceAll(key, "/", "~1"), "value": annotations[key]})
+			patch = append(patch, map[string]string{"op": "add", "path": "/metadata/annotations/" + strings.ReplaceAll(key, "/", "~1"),
+				"value": annotations[key]})
 		}
 		text, err := json.Marshal(patch)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true, Patch: text, PatchType: new(admissionv1.PatchTypeJSONPatch)}
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true, Patch: text,
+			PatchType: new(admissionv1.PatchTypeJSONPatch)}
 		review.Request = nil
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(review)
@@ -87,8 +89,9 @@ func (f *Framework) StartRival(ctx context.Context, namespace string, annotation
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
 				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
 			}},
-			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
-			MatchConditions:         []admissionregistrationv1.MatchCondition{{Name: "rival", Expression: fmt.Sprintf("request.userInfo.username == %q", user)}},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+			MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "rival",
+				Expression: fmt.Sprintf("request.userInfo.username == %q", user)}},
 			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 			ReinvocationPolicy:      new(admissionregistrationv1.IfNeededReinvocationPolicy),
 			AdmissionReviewVersions: []string{"v1"},

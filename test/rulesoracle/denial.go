@@ -165,7 +165,8 @@ func wording(r *placementv1.Requirement, values []string) string {
 // noun names a value of a cluster.
 func noun(s placementv1.Subject) string {
 	for _, one := range []struct{ name, key string }{
-		{"label", s.Label}, {"annotation", s.Annotation}, {"property", s.Property}, {"allocatable", s.Allocatable}, {"free", s.Free}, {"score", s.Score},
+		{"label", s.Label}, {"annotation", s.Annotation}, {"property", s.Property}, {"allocatable", s.Allocatable},
+		{"free", s.Free}, {"score", s.Score},
 	} {
 		if one.key != "" {
 			return one.name + " " + one.key

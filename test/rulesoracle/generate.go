@@ -50,10 +50,11 @@ var (
 	quantities = []string{"500m", "0.5", "1", "2", "2000m", "4Gi", "4096Mi", "4G", "1e3", "1k", "-1"}
 	// badQuantities have amounts without digits, or units that are unknown.
 	badQuantities = []string{"x", "", "Gi", "2GiB", " 2", longDigits, "1e-999"}
-	versions      = []string{"v1.30", "1.30", "1.30.0", "1.30.2-gke.1", "v1.30.2", "1.9", "v2", "1.30.2.7", "1.30+x", "1.030", "1.30.20260102030405"}
-	badVersions   = []string{"latest", "", "v", ".1", "V1.2", "1." + longDigits}
-	integers      = []string{"0", "1", "2", "3", "10", "02"}
-	nodeNumbers   = []string{"0", "1", "2", "3", "10", "x", "2.5", "02"}
+	versions      = []string{"v1.30", "1.30", "1.30.0", "1.30.2-gke.1", "v1.30.2", "1.9", "v2", "1.30.2.7", "1.30+x",
+		"1.030", "1.30.20260102030405"}
+	badVersions = []string{"latest", "", "v", ".1", "V1.2", "1." + longDigits}
+	integers    = []string{"0", "1", "2", "3", "10", "02"}
+	nodeNumbers = []string{"0", "1", "2", "3", "10", "x", "2.5", "02"}
 	// longDigits are more than are read.
 	longDigits  = "1234567890123456789012345678901"
 	taintKeys   = []string{"maintenance", "gpu"}
@@ -230,7 +231,8 @@ func (g *Generator) Object() map[string]any {
 }
 
 // controllers are owners of objects. Some have names that end with the hash of a template.
-var controllers = [][2]string{{"Deployment", "web"}, {"ReplicaSet", "web-5d4f"}, {"ReplicaSet", "web"}, {"CronJob", "db"}, {"Rollout", "web-5d4f"}}
+var controllers = [][2]string{{"Deployment", "web"}, {"ReplicaSet", "web-5d4f"}, {"ReplicaSet", "web"}, {"CronJob", "db"},
+	{"Rollout", "web-5d4f"}}
 
 // control gives an object owners, of which one may control it, and the hash of a template.
 func (g *Generator) control(meta map[string]any) {

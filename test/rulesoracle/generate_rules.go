@@ -42,7 +42,8 @@ func (g *Generator) Rules() []placementv1.Rule {
 
 // hidesAll reports whether no rule after a rule can ever decide.
 func hidesAll(r placementv1.Rule) bool {
-	all := r.When == nil || isEmpty(r.When.ObjectSelector) && isEmpty(r.When.NamespaceSelector) && r.When.Annotations == nil && r.When.Expression == ""
+	all := r.When == nil || isEmpty(r.When.ObjectSelector) && isEmpty(r.When.NamespaceSelector) && r.When.Annotations == nil &&
+		r.When.Expression == ""
 	return all && r.Otherwise != placementv1.RuleOtherwiseNextRule
 }
 
@@ -83,7 +84,8 @@ func (g *Generator) rule(name string, last bool) placementv1.Rule {
 // text returns a text with placeholders that does not name clusters.
 func (g *Generator) text() string {
 	return pick(g, []string{
-		"no", "{kind} {namespace}/{name}", "{{{name}}} }}{{", "tier {label:tier} or {annotation:example.com/level}", "{label:none}", `"quoted" \ %s {name}` + "\n`x`",
+		"no", "{kind} {namespace}/{name}", "{{{name}}} }}{{", "tier {label:tier} or {annotation:example.com/level}", "{label:none}",
+		`"quoted" \ %s {name}` + "\n`x`",
 	})
 }
 
@@ -100,7 +102,8 @@ func (g *Generator) settings(clusters bool) *placementv1.RuleSettings {
 			}
 		}
 		if g.chance(40) {
-			out.Labels = map[string]placementv1.RuleText{"example.com/tier": pick(g, []placementv1.RuleText{"{label:tier}", "x-{namespace}-x", "gold"})}
+			out.Labels = map[string]placementv1.RuleText{"example.com/tier": pick(g,
+				[]placementv1.RuleText{"{label:tier}", "x-{namespace}-x", "gold"})}
 			if clusters && g.chance(25) {
 				// It is no value of a label if there are several clusters.
 				out.Labels["example.com/cluster"] = "{clusters}"
@@ -302,7 +305,8 @@ func (g *Generator) subject() (placementv1.Subject, []string) {
 	switch g.random.IntN(6) {
 	case 0, 1:
 		// Only versions are read as something else than numbers by default.
-		field := pick(g, append(slices.Sorted(maps.Keys(fieldPools)), placementv1.ClusterFieldVersion, placementv1.ClusterFieldVersion, placementv1.ClusterFieldVersion))
+		field := pick(g, append(slices.Sorted(maps.Keys(fieldPools)), placementv1.ClusterFieldVersion, placementv1.ClusterFieldVersion,
+			placementv1.ClusterFieldVersion))
 		return placementv1.Subject{Field: field}, fieldPools[field]
 	case 2:
 		return placementv1.Subject{Label: key}, keyPools[key]
@@ -328,14 +332,16 @@ var fieldPools = map[placementv1.ClusterField][]string{
 }
 
 var keyPools = map[string][]string{
-	keyTier: tiers, keyNumber: append([]string{"true", "1000000", "1000000000000000000000"}, numbers...), keyQuantity: quantities, keyVersion: versions,
+	keyTier: tiers, keyNumber: append([]string{"true", "1000000", "1000000000000000000000"}, numbers...),
+	keyQuantity: quantities, keyVersion: versions,
 	keyRegion: regions, keyZone: zones, keyFlag: {"true", "false"}, keyOdd: {"gold", special},
 }
 
 // proportional are the operators by which preferences compare clusters with each other.
 var proportional = []placementv1.RequirementOperator{placementv1.OperatorMost, placementv1.OperatorLeast}
 
-var orders = []placementv1.RequirementOperator{placementv1.OperatorGt, placementv1.OperatorGte, placementv1.OperatorLt, placementv1.OperatorLte}
+var orders = []placementv1.RequirementOperator{placementv1.OperatorGt, placementv1.OperatorGte, placementv1.OperatorLt,
+	placementv1.OperatorLte}
 
 // requirement returns a requirement of a subject. pool has the values of In and NotIn.
 func (g *Generator) requirement(s placementv1.Subject, pool []string) placementv1.Requirement {
@@ -447,7 +453,8 @@ func (g *Generator) nodeTolerations() []placementv1.RuleToleration {
 
 func (g *Generator) nodeRequirement() placementv1.Requirement {
 	var s placementv1.Subject
-	pool, operators := tiers, []placementv1.RequirementOperator{placementv1.OperatorIn, placementv1.OperatorNotIn, placementv1.OperatorExists, placementv1.OperatorDoesNotExist}
+	pool, operators := tiers, []placementv1.RequirementOperator{placementv1.OperatorIn, placementv1.OperatorNotIn, placementv1.OperatorExists,
+		placementv1.OperatorDoesNotExist}
 	switch g.random.IntN(5) {
 	case 0:
 		s.Field, pool = placementv1.ClusterFieldName, names

@@ -101,8 +101,8 @@ func warnOfSuperseded(old, obj *placementv1.PlacementPolicy, path *field.Path) a
 	if s.PreviousRevision == 0 {
 		return admission.Warnings{text + ": until a stage is reached again, the policy matches nothing in the stage's namespaces"}
 	}
-	return admission.Warnings{fmt.Sprintf("%s, unless this change restores revision %d: until a stage is reached again, revision %[2]d decides in "+
-		"the stage's namespaces", text, s.PreviousRevision)}
+	return admission.Warnings{fmt.Sprintf("%s, unless this change restores revision %d: until a stage is reached again, revision %[2]d "+
+		"decides in the stage's namespaces", text, s.PreviousRevision)}
 }
 
 // refuseStages returns an error for each stage that never gets a namespace, whatever namespaces exist. It ignores invalid selectors, for
@@ -113,7 +113,8 @@ func (v *Validator) refuseStages(stages []placementv1.RolloutStage, path *field.
 		at := path.Index(i)
 		if everything := slices.IndexFunc(stages[:i], rollout.SelectsAll); everything >= 0 {
 			errs = append(errs, field.Invalid(at, s.Name, fmt.Sprintf(
-				"the stage never gets a namespace: stage %q before it selects all namespaces; make %q the last stage", stages[everything].Name, stages[everything].Name)))
+				"the stage never gets a namespace: stage %q before it selects all namespaces; make %q the last stage", stages[everything].Name,
+				stages[everything].Name)))
 			continue
 		}
 		if s.NamespaceSelector == nil {
@@ -123,7 +124,8 @@ func (v *Validator) refuseStages(stages []placementv1.RolloutStage, path *field.
 			continue
 		}
 		if why := v.reasonStageIsEmpty(s.NamespaceSelector, stages[:i]); why != "" {
-			errs = append(errs, field.Invalid(at.Child("namespaceSelector"), metav1.FormatLabelSelector(s.NamespaceSelector), "the stage never gets a namespace: "+why))
+			errs = append(errs, field.Invalid(at.Child("namespaceSelector"), metav1.FormatLabelSelector(s.NamespaceSelector),
+				"the stage never gets a namespace: "+why))
 		}
 	}
 	return errs
@@ -163,7 +165,8 @@ func (v *Validator) reasonStageIsEmpty(selector *metav1.LabelSelector, before []
 		case match.SelectorImplies(b.NamespaceSelector, selector):
 			return fmt.Sprintf("stage %q before it has the same selector; change one of them, or remove this stage", b.Name)
 		default:
-			return fmt.Sprintf("stage %q before it selects all of these namespaces; move this stage before %q, or change one of the selectors", b.Name, b.Name)
+			return fmt.Sprintf("stage %q before it selects all of these namespaces; move this stage before %q, or change one of the selectors",
+				b.Name, b.Name)
 		}
 	}
 	return ""

@@ -41,9 +41,11 @@ func (v *Validator) checkTypes(ctx context.Context, name string, spec placementv
 	report, err := v.Types.Check(ctx, name, spec, bound)
 	if err != nil {
 		if spec.Strict {
-			return nil, nil, apierrors.NewServiceUnavailable(fmt.Sprintf("spec.strict: the types of the policy can't be checked: %v; try again", err))
+			return nil, nil, apierrors.NewServiceUnavailable(fmt.Sprintf("spec.strict: the types of the policy can't be checked: %v; try again",
+				err))
 		}
-		return admission.Warnings{fmt.Sprintf("the types of the policy are not checked: %v; the condition Compiled shows the result later", err)}, nil, nil
+		return admission.Warnings{fmt.Sprintf("the types of the policy are not checked: %v; the condition Compiled shows the result later", err)},
+			nil, nil
 	}
 	checked := "spec.rego"
 	if len(spec.Rules) > 0 {

@@ -224,7 +224,8 @@ func matchedBefore(old, obj *placementv1.PlacementPolicy) int {
 // annotationsOfUsers are the annotations of a policy by which users tell Berth something. Others with Berth's prefix have no effect if
 // users set them.
 var annotationsOfUsers = []string{
-	placementv1.ApproveAnnotation, placementv1.ApproveStageAnnotation, placementv1.ReleaseBlastRadiusAnnotation, placementv1.ResumeAfterFailuresAnnotation,
+	placementv1.ApproveAnnotation, placementv1.ApproveStageAnnotation, placementv1.ReleaseBlastRadiusAnnotation,
+	placementv1.ResumeAfterFailuresAnnotation,
 }
 
 // warnOfAnnotations returns a warning for each annotation of a policy that has Berth's prefix and no effect, for an empty approval of a
@@ -241,8 +242,8 @@ func warnOfAnnotations(obj *placementv1.PlacementPolicy) admission.Warnings {
 			out = append(out, fmt.Sprintf("metadata.annotations[%s] has no effect: Berth reads no annotation of this name. Of a policy it reads %s",
 				key, strings.Join(annotationsOfUsers, ", ")))
 		case key == placementv1.ApproveAnnotation && value == "":
-			out = append(out, fmt.Sprintf("metadata.annotations[%s]: \"\" approves nothing. While a plan waits for an approval, status.plan.digest has "+
-				"the value that approves it", key))
+			out = append(out, fmt.Sprintf("metadata.annotations[%s]: \"\" approves nothing. While a plan waits for an approval, "+
+				"status.plan.digest has the value that approves it", key))
 		case key == placementv1.ApproveStageAnnotation && !rollout.IsApproval(value):
 			out = append(out, fmt.Sprintf("metadata.annotations[%s]: %.64q approves nothing. While a rollout waits for an approval, "+
 				"status.rollout.approvalID has the value that approves this wait", key, value))
@@ -297,7 +298,8 @@ func (v *Validator) boundTo(old *placementv1.PlacementPolicy, spec placementv1.P
 
 // refuseMistakes returns errs, the errors of the type checker, and for a strict policy, in addition, an error for each warning of its
 // compilation, unless a remote engine decides, and for each of the findings that is a mistake.
-func refuseMistakes(name string, spec placementv1.PlacementPolicySpec, module *policy.Module, found []findings.Finding, errs field.ErrorList) field.ErrorList {
+func refuseMistakes(name string, spec placementv1.PlacementPolicySpec, module *policy.Module, found []findings.Finding,
+	errs field.ErrorList) field.ErrorList {
 	if !spec.Strict {
 		return errs
 	}

@@ -106,7 +106,8 @@ func (h *Handler) warnOfUsage(q placementv1.Quota, used corev1.ResourceList) []s
 	for _, name := range quota.Exceeded(hard, used) {
 		isTold := slices.ContainsFunc(implausible, func(text string) bool { return strings.HasPrefix(text, fmt.Sprintf("spec.hard[%s]:", name)) })
 		if limit, now := hard[name], used[name]; !limit.IsZero() && !isTold {
-			out = append(out, fmt.Sprintf("spec.hard[%s]: %s is less than what is used now, which is %s: nothing more is admitted until less is used", name,
+			out = append(out, fmt.Sprintf("spec.hard[%s]: %s is less than what is used now, which is %s: nothing more is admitted until "+
+				"less is used", name,
 				limit.String(), now.String()))
 		}
 	}
@@ -144,7 +145,8 @@ func (h *Handler) usageBySiblings(ctx context.Context, q placementv1.Quota) core
 	}
 	spec, used := q.QuotaSpec(), corev1.ResourceList{}
 	for _, other := range others {
-		if s := other.QuotaSpec(); equality.Semantic.DeepEqual(s.Scopes, spec.Scopes) && equality.Semantic.DeepEqual(s.ScopeSelector, spec.ScopeSelector) &&
+		if s := other.QuotaSpec(); equality.Semantic.DeepEqual(s.Scopes, spec.Scopes) &&
+			equality.Semantic.DeepEqual(s.ScopeSelector, spec.ScopeSelector) &&
 			equality.Semantic.DeepEqual(selector(other), selector(q)) {
 			maps.Copy(used, other.QuotaStatus().Used)
 		}
@@ -154,7 +156,8 @@ func (h *Handler) usageBySiblings(ctx context.Context, q placementv1.Quota) core
 
 // warnOfResourceQuotas warns of ResourceQuotas that limit a name which spec.hard has, too, if neither has scopes. counted are the
 // namespaces that the quota counts.
-func (h *Handler) warnOfResourceQuotas(ctx context.Context, spec *placementv1.QuotaSpec, counted sets.Set[string], options []client.ListOption) []string {
+func (h *Handler) warnOfResourceQuotas(ctx context.Context, spec *placementv1.QuotaSpec, counted sets.Set[string],
+	options []client.ListOption) []string {
 	list := &corev1.ResourceQuotaList{}
 	if len(spec.Scopes) > 0 || spec.ScopeSelector != nil || h.Live.List(ctx, list, options...) != nil {
 		return nil
@@ -167,8 +170,8 @@ func (h *Handler) warnOfResourceQuotas(ctx context.Context, spec *placementv1.Qu
 		}
 		for _, name := range slices.Sorted(maps.Keys(r.Spec.Hard)) {
 			if _, both := spec.Hard[name]; both && len(out) < maxGaps {
-				out = append(out, fmt.Sprintf("spec.hard[%s]: ResourceQuota %s in namespace %s limits this, too. What that ResourceQuota refuses stays "+
-					"charged to this quota until the reservation expires. Limit the name in only one of them", name, r.Name, r.Namespace))
+				out = append(out, fmt.Sprintf("spec.hard[%s]: ResourceQuota %s in namespace %s limits this, too. What that ResourceQuota "+
+					"refuses stays charged to this quota until the reservation expires. Limit the name in only one of them", name, r.Name, r.Namespace))
 			}
 		}
 	}
@@ -177,7 +180,8 @@ func (h *Handler) warnOfResourceQuotas(ctx context.Context, spec *placementv1.Qu
 
 // warnOfPods warns of existing pods without the requests or limits that pods must state where the quota counts them, in namespaces without
 // a LimitRange. counted are the namespaces that the quota counts; warnOfPods changes it.
-func (h *Handler) warnOfPods(ctx context.Context, spec *placementv1.QuotaSpec, counted sets.Set[string], options []client.ListOption) []string {
+func (h *Handler) warnOfPods(ctx context.Context, spec *placementv1.QuotaSpec, counted sets.Set[string],
+	options []client.ListOption) []string {
 	defaults, list := &corev1.LimitRangeList{}, &corev1.PodList{}
 	if h.Evaluators.Unstated(spec, &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}}}) == nil ||
 		h.Live.List(ctx, defaults, options...) != nil || defaults.Continue != "" || h.Live.List(ctx, list, options...) != nil {
@@ -207,7 +211,8 @@ func (h *Handler) warnOfPods(ctx context.Context, spec *placementv1.QuotaSpec, c
 	if more > 0 {
 		example += fmt.Sprintf(". The same is true of at least %d more pods", more)
 	}
-	return []string{fmt.Sprintf("spec.hard: %s. State the amounts in the workloads, or give the namespace a LimitRange with defaults", example)}
+	return []string{fmt.Sprintf("spec.hard: %s. State the amounts in the workloads, or give the namespace a LimitRange with defaults",
+		example)}
 }
 
 // warnOfDefaultClass returns a warning, one for all requirements, if any has the operator DoesNotExist for PriorityClass and there is a
@@ -223,8 +228,8 @@ func (h *Handler) warnOfDefaultClass(ctx context.Context, requirements []placeme
 	}
 	for _, class := range list.Items {
 		if class.GlobalDefault {
-			return []string{fmt.Sprintf("%s: a new pod without a PriorityClass gets the class %s, which is the default, so that DoesNotExist matches no new pod. "+
-				"Set operator: In, values: [%s]", field, class.Name, class.Name)}
+			return []string{fmt.Sprintf("%s: a new pod without a PriorityClass gets the class %s, which is the default, so that DoesNotExist "+
+				"matches no new pod. Set operator: In, values: [%s]", field, class.Name, class.Name)}
 		}
 	}
 	return nil

@@ -177,8 +177,8 @@ func (h *Handler) Warnings(ctx context.Context, object client.Object) []string {
 	case *placementv1.ClusterScopedQuota:
 		out := h.warnOfQuota(ctx, o.QuotaSpec())
 		if o.Spec.NamespaceSelector == nil {
-			out = append(out, "spec.namespaceSelector is not set: all namespaces share the amounts of spec.hard. Select the namespaces that share them, or "+
-				"set namespaceSelector: {} for all")
+			out = append(out, "spec.namespaceSelector is not set: all namespaces share the amounts of spec.hard. Select the namespaces that share "+
+				"them, or set namespaceSelector: {} for all")
 		}
 		return slices.Concat(out, h.warnOfUsage(o, o.Status.Used), h.warnOfSelector(ctx, o.Spec.NamespaceSelector), h.warnOfCoverage(ctx, o))
 	case *placementv1.LimitedResource:
@@ -203,12 +203,14 @@ func (h *Handler) warnOfQuota(ctx context.Context, spec *placementv1.QuotaSpec) 
 	types, untracked := h.Evaluators.Types(spec)
 	var out []string
 	for _, name := range untracked {
-		out = append(out, fmt.Sprintf("spec.hard[%s]: Berth counts nothing under this name%s", name, quota.ExplainUntracked(name, h.Catalog.Served())))
+		out = append(out, fmt.Sprintf("spec.hard[%s]: Berth counts nothing under this name%s", name,
+			quota.ExplainUntracked(name, h.Catalog.Served())))
 	}
 	for _, t := range slices.SortedFunc(maps.Keys(types), func(a, b schema.GroupResource) int {
 		return slices.Compare([]string{a.Group, a.Resource}, []string{b.Group, b.Resource})
 	}) {
-		out = append(out, h.warnOfType(ctx, t, fmt.Sprintf("spec.hard[%s]: ", types[t][0]), "nothing is counted until the API server does", quota.SuggestCounted)...)
+		out = append(out, h.warnOfType(ctx, t, fmt.Sprintf("spec.hard[%s]: ", types[t][0]), "nothing is counted until the API server does",
+			quota.SuggestCounted)...)
 	}
 	out = slices.Concat(out, h.Evaluators.ImplausibleAmounts(spec), h.warnOfCapacity(ctx, spec))
 	scoping := h.Evaluators.CheckScopes(spec)
@@ -218,7 +220,8 @@ func (h *Handler) warnOfQuota(ctx context.Context, spec *placementv1.QuotaSpec) 
 	}
 	out = append(out, h.warnOfStorageClasses(ctx, spec)...)
 	for _, name := range h.Evaluators.UnknownDeviceClasses(spec) {
-		out = append(out, fmt.Sprintf("spec.hard: there is no DeviceClass %s: no device of the class is allocated until the class is created", name))
+		out = append(out, fmt.Sprintf("spec.hard: there is no DeviceClass %s: no device of the class is allocated until the class is created",
+			name))
 	}
 	out = append(out, h.Evaluators.MisspeltDevices(spec)...)
 	out = append(out, h.warnOfExtended(ctx, spec)...)
@@ -271,7 +274,8 @@ func (h *Handler) warnOfClasses(ctx context.Context, requirements []placementv1.
 		return func(known []string) []string { return quota.UnknownClasses(scope, requirements, known) }
 	}
 	return slices.Concat(
-		warnOfKind(ctx, h.Classes, "PriorityClass", "no pod has the class until the class is created", field, unknown(corev1.ResourceQuotaScopePriorityClass)),
+		warnOfKind(ctx, h.Classes, "PriorityClass", "no pod has the class until the class is created", field,
+			unknown(corev1.ResourceQuotaScopePriorityClass)),
 		warnOfKind(ctx, h.VolumeAttributesClasses, "VolumeAttributesClass", "no claim can use the class until the class is created", field,
 			unknown(corev1.ResourceQuotaScopeVolumeAttributesClass)),
 		h.warnOfDefaultClass(ctx, requirements, field),
@@ -282,7 +286,8 @@ func (h *Handler) warnOfClasses(ctx context.Context, requirements []placementv1.
 // only warning says so.
 func (h *Handler) warnOfStorageClasses(ctx context.Context, spec *placementv1.QuotaSpec) []string {
 	unknown := func(known []string) []string { return quota.UnknownStorageClasses(spec, known) }
-	return warnOfKind(ctx, h.StorageClasses, "StorageClass", "no volume of the class is provisioned until the class is created", "spec.hard", unknown)
+	return warnOfKind(ctx, h.StorageClasses, "StorageClass", "no volume of the class is provisioned until the class is created", "spec.hard",
+		unknown)
 }
 
 // warnOfKind warns about the classes of a kind that an object names in field and that do not exist, as unknown returns them, given all that
@@ -368,7 +373,8 @@ func (h *Handler) warnOfExtended(ctx context.Context, spec *placementv1.QuotaSpe
 		bare := strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
 		switch meant := quota.MeantExtended(bare); {
 		case !known && meant != "":
-			out = append(out, fmt.Sprintf("spec.hard[%s]: the resource %s is not a common one, and probably misspelt; did you mean %s%s?", name, bare,
+			out = append(out, fmt.Sprintf("spec.hard[%s]: the resource %s is not a common one, and probably misspelt; did you mean %s%s?", name,
+				bare,
 				strings.TrimSuffix(string(name), bare), meant))
 		case known && !slices.Contains(existing, bare):
 			out = append(out, fmt.Sprintf("spec.hard[%s]: no node has the resource %s now%s", name, bare, others(existing)))

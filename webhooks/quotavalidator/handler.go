@@ -175,7 +175,8 @@ func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *
 		}
 		message := strings.Join(texts, "; ")
 		ctrllog.FromContext(ctx).V(2).Info("Denying", "message", message)
-		return review.Denied(metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: message}), metrics.QuotaDenied
+		return review.Denied(metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: message}),
+			metrics.QuotaDenied
 	case len(verdict.Pending) > 0 && h.lenient:
 		return allowUnchecked(strings.Join(verdict.Pending, "; ")), metrics.QuotaPending
 	case len(verdict.Pending) > 0:

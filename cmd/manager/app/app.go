@@ -80,7 +80,8 @@ func Run(options ...Option) error {
 	limitMemory(ctrl.Log.WithName("memory"), memlimit.FromCgroup)
 	cfg, err := ctrl.GetConfig()
 	if err != nil {
-		return fmt.Errorf("cannot find out how to connect to the API server: %w; run in a Pod, or set --kubeconfig or KUBECONFIG to a valid file", err)
+		return fmt.Errorf("cannot find out how to connect to the API server: %w; run in a Pod, or set --kubeconfig or KUBECONFIG to a valid file",
+			err)
 	}
 	ctx := ctrl.SetupSignalHandler()
 	mgr, err := setup.New(ctx, cfg, g.options)

@@ -183,11 +183,13 @@ func bundleOf(pkg, image string, csv *unstructured.Unstructured, spec map[string
 		properties = append(properties, property("olm.gvk", map[string]any{"group": group, "kind": d["kind"], "version": d["version"]}))
 	}
 	properties = append(properties, property("olm.package", map[string]any{"packageName": pkg, "version": spec["version"]}))
-	shown := map[string]any{"annotations": csv.GetAnnotations(), "crdDescriptions": spec["customresourcedefinitions"], "apiServiceDefinitions": map[string]any{}}
+	shown := map[string]any{"annotations": csv.GetAnnotations(), "crdDescriptions": spec["customresourcedefinitions"],
+		"apiServiceDefinitions": map[string]any{}}
 	if labels := csv.GetLabels(); len(labels) > 0 {
 		shown["labels"] = labels
 	}
-	for _, field := range []string{"description", "displayName", "installModes", "keywords", "links", "maintainers", "maturity", "minKubeVersion", "provider"} {
+	for _, field := range []string{"description", "displayName", "installModes", "keywords", "links", "maintainers", "maturity",
+		"minKubeVersion", "provider"} {
 		shown[field] = spec[field]
 	}
 	properties = append(properties, property("olm.csv.metadata", shown))

@@ -370,7 +370,8 @@ func stamps(ctx context.Context) (string, error) {
 	}
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 	if len(parts) != 3 {
-		return "", fmt.Errorf("k8s.io/kubernetes has the version %q, which is not vMAJOR.MINOR.PATCH: require a release in hack/controlplane/go.mod", version)
+		return "", fmt.Errorf("k8s.io/kubernetes has the version %q, which is not vMAJOR.MINOR.PATCH: require a release in "+
+			"hack/controlplane/go.mod", version)
 	}
 	const x = "k8s.io/component-base/version"
 	return fmt.Sprintf("-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s", x, version, parts[0], parts[1]), nil

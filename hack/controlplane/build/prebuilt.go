@@ -106,7 +106,8 @@ func (p prebuilt) download(ctx context.Context, version string) (err error) {
 		return err
 	}
 	// setup-envtest compares the archive with the checksum in the index before it unpacks it.
-	unpacked, err := p.run(ctx, "Downloading and verifying", tmp, setup, "use", minor(version)+".x", "--index="+p.index, "--bin-dir="+tmp, "--print=path")
+	unpacked, err := p.run(ctx, "Downloading and verifying", tmp, setup, "use", minor(version)+".x", "--index="+p.index,
+		"--bin-dir="+tmp, "--print=path")
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,8 @@ func evaluateCEL(bctx rego.BuiltinContext, expression, object *ast.Term) (*ast.T
 		return nil, fmt.Errorf("the expression %s is not a string", expression)
 	}
 	if n := len(text); n > maxExpression {
-		return nil, rego.NewHaltError(&engine.LimitError{Function: language.CEL.Name, Operand: "operand 1", Size: n, Limit: maxExpression, Unit: "bytes"})
+		return nil, rego.NewHaltError(&engine.LimitError{Function: language.CEL.Name, Operand: "operand 1", Size: n,
+			Limit: maxExpression, Unit: "bytes"})
 	}
 	// A value with shared parts would be converted to a tree without them.
 	if err := checkTree(object.Value, 1); err != nil {
@@ -156,7 +157,8 @@ func quantity(t *ast.Term) (resource.Quantity, error) {
 	}
 	q, err := numeral.Quantity(text)
 	if errors.Is(err, numeral.ErrTooLong) {
-		return resource.Quantity{}, rego.NewHaltError(&engine.LimitError{Operand: "an amount", Size: numeral.Digits(text), Limit: numeral.MaxDigits, Unit: "digits"})
+		return resource.Quantity{}, rego.NewHaltError(&engine.LimitError{Operand: "an amount", Size: numeral.Digits(text),
+			Limit: numeral.MaxDigits, Unit: "digits"})
 	}
 	if err != nil {
 		return resource.Quantity{}, fmt.Errorf("%s is not a quantity: %w", t, err)

@@ -159,7 +159,8 @@ func (c *Changes) Objects(resource schema.GroupVersionResource, fields *projecti
 		if !changed.Created && !changed.Deleted {
 			var moreFields, moreNormal bool
 			changed.Fields, moreFields = fields.Differences(valueOf(r.old.terms[ownForm]), valueOf(r.next.terms[ownForm]), limit)
-			changed.Normal, moreNormal = replication.FieldsOfNormal(fields).Differences(valueOf(r.old.terms[normalForm]), valueOf(r.next.terms[normalForm]), limit)
+			changed.Normal, moreNormal = replication.FieldsOfNormal(fields).Differences(valueOf(r.old.terms[normalForm]),
+				valueOf(r.next.terms[normalForm]), limit)
 			changed.More = moreFields || moreNormal
 		}
 		out = append(out, changed)

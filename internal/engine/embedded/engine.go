@@ -380,7 +380,8 @@ func (p *evaluator) evaluate(ctx context.Context, state evaluationState, fields 
 // run waits for a slot for the object's namespace, which ctx carries (placement.NamespaceOf), and returns what decide returns in it. The
 // wait has a deadline of its own, so that the time that other policies take does not count against this one. The error wraps
 // engine.ErrDeadline if either of them takes longer than Options.Timeout. The slot is in use until decide ends, also after that error.
-func (p *evaluator) run(ctx context.Context, state evaluationState, input ast.Value, rules *ruleView, before *cachedDecision) (evaluation, error) {
+func (p *evaluator) run(ctx context.Context, state evaluationState, input ast.Value, rules *ruleView,
+	before *cachedDecision) (evaluation, error) {
 	namespace := placement.NamespaceOf(ctx)
 	wait, cancel := context.WithTimeout(ctx, p.engine.Timeout)
 	defer cancel()
@@ -432,7 +433,8 @@ func (p *evaluator) checkReplicated(snap *snapshot) error {
 
 // decide returns the cached decision before, which may be nil, if its reports on nodes still hold. Otherwise it evaluates the policy, with
 // the rule cache known, nil for none, and then the predicates on the decision, if spec.predicates has candidates. The caller has a slot.
-func (p *evaluator) decide(ctx context.Context, state evaluationState, input ast.Value, known *ruleView, before *cachedDecision) (evaluation, error) {
+func (p *evaluator) decide(ctx context.Context, state evaluationState, input ast.Value, known *ruleView,
+	before *cachedDecision) (evaluation, error) {
 	if before != nil && before.revalidate(ctx, p.predicates, state) {
 		return evaluation{decision: before.decision, fromCache: true}, nil
 	}

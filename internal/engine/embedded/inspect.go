@@ -80,7 +80,8 @@ func (i *Inspection) Trace(ctx context.Context, tracer topdown.QueryTracer) {
 	ctx, cancel := context.WithTimeout(ctx, i.evaluator.engine.Timeout)
 	defer cancel()
 	// An error is that of the decision.
-	_, _ = i.evaluator.evaluateRules(ctx, i.caller, i.input, &choices{}, rego.EvalQueryTracer(tracer), rego.EvalRuleIndexing(false), rego.EvalEarlyExit(false))
+	_, _ = i.evaluator.evaluateRules(ctx, i.caller, i.input, &choices{}, rego.EvalQueryTracer(tracer), rego.EvalRuleIndexing(false),
+		rego.EvalEarlyExit(false))
 }
 
 // Solve returns the values of the variables for which all expressions of a body are true, the first ones found. The body may have what the

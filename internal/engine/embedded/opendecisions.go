@@ -104,7 +104,8 @@ func (o *openDecisions) put(revision uint64, state evaluationState, input map[st
 	}
 	path, ok := rules.ObjectPath(input)
 	open.path = path
-	if !ok || !open.Complete(path).Equal(a.decision) || open.choice != nil && (len(open.choice.names) > maxOpenCandidates || !open.choice.valid()) {
+	if !ok || !open.Complete(path).Equal(a.decision) || open.choice != nil &&
+		(len(open.choice.names) > maxOpenCandidates || !open.choice.valid()) {
 		return
 	}
 	if key, ok := o.fields.AppendKey(nil, input); ok {

@@ -166,7 +166,8 @@ func predicateFunction(b *ast.Builtin, kind predicates.Candidates) func(*rego.Re
 // call evaluates the predicates for the operands of a builtin function. The first operand is the workload and the last one the candidates.
 // An operand between them, if there is one, is the number of replicas, in place of the workload's own. names are the names of the operands,
 // for errors.
-func (c *predicateCaller) call(ctx context.Context, names []types.Type, operands []*ast.Term, kind predicates.Candidates) (*predicates.Report, error) {
+func (c *predicateCaller) call(ctx context.Context, names []types.Type, operands []*ast.Term,
+	kind predicates.Candidates) (*predicates.Report, error) {
 	last := len(names) - 1
 	bad := func(i int, err error) error {
 		return fmt.Errorf("operand %d (%s): %w", i+1, names[i].(*types.NamedType).Name, err)

@@ -46,7 +46,8 @@ func (p *evaluator) TakeOver(ctx context.Context, earlier placement.Evaluator) {
 	if !denials && !p.decidesAs(ctx, before, state) {
 		return
 	}
-	p.decisionCache.takeOver(before.decisionCache, p.revision(state.snapshot), func(d placement.Decision) bool { return denials || len(d.Errors) == 0 })
+	p.decisionCache.takeOver(before.decisionCache, p.revision(state.snapshot),
+		func(d placement.Decision) bool { return denials || len(d.Errors) == 0 })
 }
 
 // readsAs reports whether both versions of the policy read the same fields of objects and the same data, and have equal documents of their

@@ -44,7 +44,8 @@ func toleratedIn(input map[string]any) []any {
 	return names
 }
 
-var taintsField, keyField, effectField, timeAddedField = ast.StringTerm("taints"), ast.StringTerm("key"), ast.StringTerm("effect"), ast.StringTerm("timeAdded")
+var taintsField, keyField, effectField, timeAddedField = ast.StringTerm("taints"), ast.StringTerm("key"), ast.StringTerm("effect"),
+	ast.StringTerm("timeAdded")
 
 // unreadySince returns when the fleet manager marked a cluster as not ready: the earliest time, if several taints mark it. That time is
 // zero if a taint that marks it has no time, or one that can't be read. ok is false if the cluster is not marked.

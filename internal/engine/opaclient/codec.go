@@ -44,7 +44,8 @@ func EncodeInput(input map[string]any, v0 bool) ([]byte, error) {
 		return nil, fmt.Errorf("the object can't be written as JSON: %w", err)
 	}
 	if len(body) > MaxRequest {
-		return nil, fmt.Errorf("the object has %d bytes as JSON, but at most %d are sent to an engine: make the object smaller", len(body), MaxRequest)
+		return nil, fmt.Errorf("the object has %d bytes as JSON, but at most %d are sent to an engine: make the object smaller", len(body),
+			MaxRequest)
 	}
 	return body, nil
 }
@@ -63,7 +64,8 @@ func DecodeResult(body []byte, v0 bool) (rules map[string]any, defined bool, err
 	if !v0 {
 		answer, ok := document.(map[string]any)
 		if !ok {
-			return nil, false, fmt.Errorf("the answer must be an object, is %s: does spec.remote.url lead to an API like OPA's?", placement.TypeName(document))
+			return nil, false, fmt.Errorf("the answer must be an object, is %s: does spec.remote.url lead to an API like OPA's?",
+				placement.TypeName(document))
 		}
 		if document, ok = answer["result"]; !ok {
 			for member := range answer {

@@ -288,7 +288,8 @@ func (c *Client) readBody(ctx context.Context, response *http.Response, r Reques
 	case int64(len(body)) > limit:
 		return nil, c.Fault(engine.FaultMalformed, UnreadableError{fmt.Errorf("the answer has more than %d bytes", limit)})
 	case len(body) > 0 && !isJSON(response.Header.Get("Content-Type")):
-		return nil, c.Fault(engine.FaultMalformed, UnreadableError{fmt.Errorf("the answer is of another type than JSON: is %s an API like OPA's?", r.URL)})
+		return nil, c.Fault(engine.FaultMalformed, UnreadableError{fmt.Errorf("the answer is of another type than JSON: is %s an API like OPA's?",
+			r.URL)})
 	}
 	return body, nil
 }
@@ -337,7 +338,8 @@ func (c *Client) statusFault(response *http.Response, request Request) *engine.R
 	switch {
 	case said.Status == http.StatusUnauthorized || said.Status == http.StatusForbidden:
 		out.Fault = engine.FaultUnauthorized
-		said.advice = "look at the credentials in spec.remote.tokenSecretRef and spec.remote.clientCertificateSecretRef, and at what the engine permits with them"
+		said.advice = "look at the credentials in spec.remote.tokenSecretRef and spec.remote.clientCertificateSecretRef, and at what " +
+			"the engine permits with them"
 	case said.Status == http.StatusTooManyRequests || said.Status == http.StatusServiceUnavailable:
 		out.Fault = engine.FaultBackPressure
 		out.RetryAfter = retryAfter(response.Header.Get("Retry-After"), time.Now())

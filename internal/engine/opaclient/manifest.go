@@ -114,8 +114,8 @@ func ParseManifest(answer []byte) (*Manifest, error) {
 		Result *Manifest `json:"result"`
 	}
 	if err := json.Unmarshal(answer, &out); err != nil {
-		return nil, messageError{"the engine's document data.berth.holdings is not a manifest of Berth: the leader replaces the document; if that does not " +
-			"help, find out which client or bundle writes it", err}
+		return nil, messageError{"the engine's document data.berth.holdings is not a manifest of Berth: the leader replaces the document; if " +
+			"that does not help, find out which client or bundle writes it", err}
 	}
 	return out.Result, nil
 }

@@ -98,7 +98,8 @@ func (m *modules) manifestEntry(name, digest string) opaclient.ManifestModules {
 // does, texts is empty, and it is an error only if a policy needs modules.
 func (m *modules) list(ctx context.Context) error {
 	m.texts = map[string]string{}
-	answer, err := m.session.send(ctx, opaclient.Request{Method: http.MethodGet, URL: opaclient.APIURL(m.session.base, "policies"), Limit: maxListing})
+	answer, err := m.session.send(ctx, opaclient.Request{Method: http.MethodGet, URL: opaclient.APIURL(m.session.base, "policies"),
+		Limit: maxListing})
 	if err != nil {
 		if errors.Is(err, errRefused) && !m.needsModules() {
 			// An engine without module support works for policies without modules.
@@ -147,7 +148,8 @@ func (m *moduleTexts) UnmarshalJSON(list []byte) error {
 			(*m)[one.ID] = one.Raw
 		}
 		if len(*m) > maxModules {
-			return fmt.Errorf("the list has more than %d modules whose IDs begin with placement.berth.dev/: delete those that no policy has", maxModules)
+			return fmt.Errorf("the list has more than %d modules whose IDs begin with placement.berth.dev/: delete those that no policy has",
+				maxModules)
 		}
 	}
 	return nil
@@ -216,8 +218,8 @@ func (m *modules) failedRemovals(w needs, policies []string) failures {
 			_, left := m.texts[id]
 			needed := slices.ContainsFunc(w.policies[name].Remote.Modules, func(r policy.RemoteModule) bool { return r.ID == id })
 			if left && !needed && strings.HasPrefix(id, policy.ModulePrefix+name+"/") {
-				out[edit{policy: name, id: id}] = fmt.Errorf("the module can't be removed from the engine, and the policy can't decide while it is there; "+
-					"if another module uses it, change or delete that one: %w", refused.err)
+				out[edit{policy: name, id: id}] = fmt.Errorf("the module can't be removed from the engine, and the policy can't decide while it "+
+					"is there; if another module uses it, change or delete that one: %w", refused.err)
 			}
 		}
 	}
@@ -345,13 +347,15 @@ func (m *modules) urlOf(id string) *url.URL {
 func (m *modules) applyEdit(ctx context.Context, e edit) error {
 	at := m.urlOf(e.id)
 	if e.text == "" {
-		if _, err := m.session.send(ctx, opaclient.Request{Method: http.MethodDelete, URL: at}); err != nil && statusOf(err) != http.StatusNotFound {
+		if _, err := m.session.send(ctx, opaclient.Request{Method: http.MethodDelete, URL: at}); err != nil &&
+			statusOf(err) != http.StatusNotFound {
 			return err
 		}
 		delete(m.texts, e.id)
 		return nil
 	}
-	if _, err := m.session.send(ctx, opaclient.Request{Method: http.MethodPut, URL: at, ContentType: "text/plain", Body: []byte(e.text)}); err != nil {
+	if _, err := m.session.send(ctx, opaclient.Request{Method: http.MethodPut, URL: at, ContentType: "text/plain",
+		Body: []byte(e.text)}); err != nil {
 		return err
 	}
 	m.texts[e.id] = e.text

@@ -134,7 +134,10 @@ func (s *objects) removeType(ctx context.Context, r schema.GroupVersionResource)
 	// Another type may use the bare plural name by now.
 	taken := false
 	for other, t := range s.mirror.tables {
-		taken = taken || slices.ContainsFunc(t.places, func(p documentPlace) bool { return other.Resource == r.Resource && p.path == barePlace(r) })
+		taken = taken || slices.ContainsFunc(t.places, func(p documentPlace) bool {
+			return other.Resource == r.Resource &&
+				p.path == barePlace(r)
+		})
 	}
 	for name := range s.session.manifest.Types {
 		other, _ := opaclient.ParseType(name)

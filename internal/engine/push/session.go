@@ -115,7 +115,8 @@ func statusOf(err error) int {
 // patch sends a change as one transaction, and returns the error of the request. It adds nothing to the change: begin and commit add what
 // replaces the fencing token.
 func (s *session) patch(ctx context.Context, c *change) error {
-	_, err := s.send(ctx, opaclient.Request{Method: http.MethodPatch, URL: opaclient.APIURL(s.base, "data"), ContentType: typePatch, Body: c.body()})
+	_, err := s.send(ctx, opaclient.Request{Method: http.MethodPatch, URL: opaclient.APIURL(s.base, "data"),
+		ContentType: typePatch, Body: c.body()})
 	return err
 }
 

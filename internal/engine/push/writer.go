@@ -134,7 +134,8 @@ func (w *writer) sync(ctx context.Context) error {
 // step does the first piece of work that is due: it removes a type, loads one, pushes modules, or sends changes of objects, in this order.
 // It returns false and no error if nothing is due.
 func (w *writer) step(ctx context.Context) (did bool, err error) {
-	for _, step := range []func(context.Context) (bool, error){w.objects.removeTypes, w.objects.loadTypes, w.modules.push, w.objects.sendChanges} {
+	for _, step := range []func(context.Context) (bool, error){w.objects.removeTypes, w.objects.loadTypes, w.modules.push,
+		w.objects.sendChanges} {
 		if did, err := step(ctx); did || err != nil {
 			return did, err
 		}

@@ -68,7 +68,8 @@ func (e *Engine) Probe(ctx context.Context, r *policy.Remote) string {
 	case !found && r.Spec.Undefined == placementv1.UndefinedError:
 		return fmt.Sprintf("the engine has no result for %s, and spec.failurePolicy applies to requests until it has one: %s", r.Document, hint)
 	case !found:
-		return fmt.Sprintf("the engine has no result for %s, and the policy admits objects unchanged until it has one (spec.remote.undefined): %s", r.Document, hint)
+		return fmt.Sprintf("the engine has no result for %s, and the policy admits objects unchanged until it has one "+
+			"(spec.remote.undefined): %s", r.Document, hint)
 	}
 	return ""
 }

@@ -213,14 +213,16 @@ func (p *evaluator) request(ctx context.Context, body []byte) (sizedDecision, er
 	case !found && p.remote.OwnPackage:
 		// The server that answered lacks the modules, whatever the manifest said. For a moment, two servers may share one
 		// address.
-		return sizedDecision{}, p.client.Fault(engine.FaultIncomplete, errors.New("the engine does not have the package of the policy's modules, "+
-			"although its manifest lists them: the leader pushes lost modules again; if that does not help, several engines may share the address"))
+		return sizedDecision{}, p.client.Fault(engine.FaultIncomplete, errors.New("the engine does not have the package of the policy's "+
+			"modules, although its manifest lists them: the leader pushes lost modules again; if that does not help, several engines may share "+
+			"the address"))
 	case !found && superseded:
 		return sizedDecision{}, p.client.Fault(engine.FaultIncomplete,
 			errors.New("the engine already has the modules of a newer version of the policy, which give this version no result"))
 	case !found && p.remote.Spec.Undefined == placementv1.UndefinedError:
 		return sizedDecision{}, p.client.Fault(engine.FaultUndefined,
-			fmt.Errorf("the engine has no result for %s: look at the path of spec.remote.url, and whether the engine has the policy", p.remote.Document))
+			fmt.Errorf("the engine has no result for %s: look at the path of spec.remote.url, and whether the engine has the policy",
+				p.remote.Document))
 	case !found:
 		return sizedDecision{size: len(answer)}, nil
 	}

@@ -82,7 +82,8 @@ func (w *manifestReader) read(ctx context.Context, timeout time.Duration) (*opac
 	case <-l.done:
 		return l.manifest, l.err
 	case <-ctx.Done():
-		return nil, w.client.Fault(engine.FaultTimeout, fmt.Errorf("no answer in time to the request for the manifest of the pushed data: %w", ctx.Err()))
+		return nil, w.client.Fault(engine.FaultTimeout, fmt.Errorf("no answer in time to the request for the manifest of the pushed data: %w",
+			ctx.Err()))
 	}
 }
 
@@ -172,7 +173,8 @@ func (w *manifestReader) verifyAfter(ctx context.Context, before *opaclient.Mani
 	case missing != "":
 		return false, w.client.Fault(engine.FaultIncomplete, errors.New("it "+missing))
 	case current.LoadID != before.LoadID:
-		return false, w.client.Fault(engine.FaultIncomplete, errors.New("the engine lost data during the decision, and Berth has pushed the data again since"))
+		return false, w.client.Fault(engine.FaultIncomplete, errors.New("the engine lost data during the decision, and Berth has pushed the "+
+			"data again since"))
 	}
 	return superseded, nil
 }

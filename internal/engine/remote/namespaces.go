@@ -92,7 +92,8 @@ func (n *namespaces) enter(ctx context.Context, endpoint, namespace string) (lea
 
 // errNamespaceBusy is the error of a request that could not be sent because too many others of its namespace are
 // running.
-var errNamespaceBusy = errors.New("this request was not sent: many others for objects of its namespace are under way, and none of them ended in time")
+var errNamespaceBusy = errors.New("this request was not sent: many others for objects of its namespace are under way, and none of them " +
+	"ended in time")
 
 // done records for the circuit breaker of a namespace how a request ended, and that the request no longer waits or runs. A success closes
 // the circuit breaker. A fault that the object may have caused counts against it. Other outcomes change nothing. done does not release the

@@ -435,7 +435,8 @@ func (a *fieldAnalyser) rule(g *ruleGroup, r *ast.Rule, arguments []places) plac
 }
 
 // clusterFields are the fields of a cluster's normal form that predicates read.
-var clusterFields = []string{"labels", "properties", "taints", "ready", "terminating", "region", "zones", "capacity", "allocatable", "allocated"}
+var clusterFields = []string{"labels", "properties", "taints", "ready", "terminating", "region", "zones", "capacity",
+	"allocatable", "allocated"}
 
 var sealedClusterFields = func() *projection.FieldSet {
 	out := &projection.FieldSet{}

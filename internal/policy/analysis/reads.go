@@ -202,8 +202,8 @@ func (a *analyser) visit(ref ast.Ref) {
 			return
 		}
 		if _, known := language.QuotaResource(name); !known {
-			a.fail(ref, fmt.Sprintf("%s: below data.%[2]s are only data.%[2]s.%[3]s[namespace][name], data.%[2]s.%[4]s[name], and data.%[2]s.%[5]s[name]",
-				ref, language.RootBerth, language.Quotas, language.ClusterQuotas, language.AmbiguousClusters))
+			a.fail(ref, fmt.Sprintf("%s: below data.%[2]s are only data.%[2]s.%[3]s[namespace][name], data.%[2]s.%[4]s[name], and "+
+				"data.%[2]s.%[5]s[name]", ref, language.RootBerth, language.Quotas, language.ClusterQuotas, language.AmbiguousClusters))
 			return
 		}
 		a.add(ref, Read{Quotas: name})
@@ -274,8 +274,8 @@ func (a *analyser) unresolved(ref ast.Ref, prefix string) {
 	if a.dynamic {
 		return
 	}
-	a.fail(ref, fmt.Sprintf("%s reads resource types that are known only at evaluation (all of %s): name the type in the policy's text, or list "+
-		"the types under spec.replicate", ref, prefix))
+	a.fail(ref, fmt.Sprintf("%s reads resource types that are known only at evaluation (all of %s): name the type in the policy's "+
+		"text, or list the types under spec.replicate", ref, prefix))
 }
 
 // fail adds an error about a reference.

@@ -101,7 +101,8 @@ var (
 	// SpreadClusters is k8s.spread_clusters(object, scores, domains, options): the names of the best clusters of the best domains, and these
 	// domains. The operand domains has the domain of each cluster, by the name of the cluster. All options are allowed.
 	SpreadClusters = &ast.Builtin{Name: "k8s.spread_clusters", Decl: types.NewFunction(
-		types.Args(types.Named("object", types.S), types.Named("scores", scores), types.Named("domains", domains), types.Named("options", options)),
+		types.Args(types.Named("object", types.S), types.Named("scores", scores), types.Named("domains", domains),
+			types.Named("options", options)),
 		types.Named("choice", types.NewObject([]*types.StaticProperty{
 			types.NewStaticProperty("clusters", types.NewSet(types.S)),
 			types.NewStaticProperty("domains", types.NewSet(types.S)),
@@ -133,7 +134,8 @@ var (
 	options = types.NewObject(nil, types.NewDynamicProperty(types.S, types.N))
 )
 
-var ownBuiltins = []*ast.Builtin{QuantityAdd, QuantitySub, QuantityCompare, Feasible, FeasibleClusters, CEL, Scale, ChooseClusters, SpreadClusters}
+var ownBuiltins = []*ast.Builtin{QuantityAdd, QuantitySub, QuantityCompare, Feasible, FeasibleClusters, CEL, Scale,
+	ChooseClusters, SpreadClusters}
 
 // quantityFunction returns the declaration of a builtin function of two quantities, each a string or a number. result is the type of the
 // builtin's result: a string for a quantity, or a number for the order of the two (-1, 0, or 1).

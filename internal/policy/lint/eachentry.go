@@ -179,7 +179,8 @@ func (n *names) iteration(expr *ast.Expr, v ast.Var) *ast.Term {
 		}
 		return n.known(in[len(in)-1])
 	}
-	if operands := expr.Operands(); len(operands) == 2 && !expr.Negated && (expr.IsAssignment() || expr.IsEquality()) && operands[0].Value.Compare(v) == 0 {
+	if operands := expr.Operands(); len(operands) == 2 && !expr.Negated && (expr.IsAssignment() || expr.IsEquality()) &&
+		operands[0].Value.Compare(v) == 0 {
 		return n.wildcardOf(operands[1])
 	}
 	return nil
@@ -210,7 +211,8 @@ func (n *names) known(collection *ast.Term) *ast.Term {
 		return collection
 	}
 	ref, ok := collection.Value.(ast.Ref)
-	if root, _ := language.Part(ref, 1); !ok || !ref.HasPrefix(ast.DefaultRootRef) || !ref.IsGround() || slices.Contains(language.Roots, root) {
+	if root, _ := language.Part(ref, 1); !ok || !ref.HasPrefix(ast.DefaultRootRef) || !ref.IsGround() ||
+		slices.Contains(language.Roots, root) {
 		return nil
 	}
 	return collection

@@ -236,7 +236,8 @@ func NeededKeys(compiler *ast.Compiler) []NeededKey {
 // comparison; nil if there are none.
 func neededKeys(body ast.Body, refs references) (out []NeededKey) {
 	for _, e := range body {
-		if e.Negated || len(e.With) > 0 || e.Location == nil || len(e.Operands()) != 2 || !e.IsEquality() && !e.Operator().Equal(ast.Equal.Ref()) {
+		if e.Negated || len(e.With) > 0 || e.Location == nil || len(e.Operands()) != 2 || !e.IsEquality() &&
+			!e.Operator().Equal(ast.Equal.Ref()) {
 			continue
 		}
 		for i, operand := range e.Operands() {

@@ -34,7 +34,8 @@ func (r *Report) checkLegacyRego(parsed *ast.Module) {
 	})
 	ast.WalkRefs(parsed, func(ref ast.Ref) bool {
 		if isLegacyInput(ref) && ref[0].Location != nil {
-			r.warnAt(ref[0].Location, "input.resource: the object is input itself, and an object has no member resource: write input in place of input.resource")
+			r.warnAt(ref[0].Location, "input.resource: the object is input itself, and an object has no member resource: write input in place of "+
+				"input.resource")
 			return true
 		}
 		return false

@@ -278,7 +278,8 @@ func inPattern(c funcCall, expression, text *ast.Term) string {
 		return ""
 	}
 	constant, isText := text.Value.(ast.String)
-	if ref, ok := expression.Value.(ast.Ref); ok && ref.HasPrefix(ast.InputRootRef) && isText && strings.ContainsAny(string(constant), `^$*+?()[]{}|\`) {
+	if ref, ok := expression.Value.(ast.Ref); ok && ref.HasPrefix(ast.InputRootRef) && isText &&
+		strings.ContainsAny(string(constant), `^$*+?()[]{}|\`) {
 		return fmt.Sprintf("the first argument of regex.match is the regular expression: did you mean regex.match(%s, %s)?",
 			brief(c.operands[1]), brief(c.operands[0]))
 	}

@@ -38,8 +38,9 @@ func (r *Report) checkManyValues(module *ast.Module) {
 		}
 		for clause := rule; clause != nil; clause = clause.Else {
 			if collection := manyValues(clause); collection != nil {
-				r.warnAt(clause.Location, fmt.Sprintf("%s has a different value for each member of %s that the clause matches: if the clause matches two, "+
-					"the evaluation fails. Choose one, as in min({name | some name, member in %s; ...})", clause.Head.Ref(), collection, collection))
+				r.warnAt(clause.Location, fmt.Sprintf("%s has a different value for each member of %s that the clause matches: if the clause "+
+					"matches two, the evaluation fails. Choose one, as in min({name | some name, member in %s; ...})", clause.Head.Ref(),
+					collection, collection))
 			}
 		}
 	}
@@ -60,7 +61,8 @@ func manyValues(clause *ast.Rule) ast.Ref {
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		it := iteration{key: key, source: keys[key]}
-		if collection := it.collection(clause.Body); collection != nil && it.unfixed(clause.Body, collection) && !hasOneMember(clause.Body, collection) {
+		if collection := it.collection(clause.Body); collection != nil && it.unfixed(clause.Body, collection) &&
+			!hasOneMember(clause.Body, collection) {
 			return collection
 		}
 	}

@@ -200,5 +200,6 @@ func oldLayout(names []string) string {
 	if !slices.Contains(names, "io") {
 		return ""
 	}
-	return fmt.Sprintf("; Berth keeps clusters at data.%s[name] and objects of the cluster at data.%s.<plural>", language.RootClusters, language.RootKubernetes)
+	return fmt.Sprintf("; Berth keeps clusters at data.%s[name] and objects of the cluster at data.%s.<plural>", language.RootClusters,
+		language.RootKubernetes)
 }

@@ -146,10 +146,11 @@ func (g *Generator) place() string {
 
 // judged generates a call of a predicate, or a reference into its result.
 func (g *Generator) judged() string {
-	of := g.one(func() string { return "input" }, func() string { return "input" }, func() string { return "input.c" }, g.variable, func() string {
-		return g.Of(`{"metadata": input.metadata, "spec": input.spec}`, `object.union(input, {"metadata": {"labels": {"a": "a"}}})`,
-			`{"spec": {"nodeSelector": {"a": "b"}}}`)
-	})
+	of := g.one(func() string { return "input" }, func() string { return "input" }, func() string { return "input.c" },
+		g.variable, func() string {
+			return g.Of(`{"metadata": input.metadata, "spec": input.spec}`, `object.union(input, {"metadata": {"labels": {"a": "a"}}})`,
+				`{"spec": {"nodeSelector": {"a": "b"}}}`)
+		})
 	candidates := g.one(func() string { return `"*"` }, func() string { return `"*"` }, func() string { return `["a", "c"]` },
 		func() string { return g.Of(`{"matchLabels": {"a": "b"}}`, "input.b", `{"a", "b"}`, "[]") }, g.variable)
 	out := "k8s.feasible(" + of + ", " + candidates + ")"
@@ -226,7 +227,8 @@ func (g *Generator) term() string {
 	case 1:
 		return g.call()
 	case 2:
-		return fmt.Sprintf("object.get(%s, %s, %s)", g.place(), g.Of(`"a"`, `["a", "b"]`, `["b", 0]`, "[]", g.key0(), "["+g.key0()+"]"), g.Of("{}", `"a"`, "null"))
+		return fmt.Sprintf("object.get(%s, %s, %s)", g.place(), g.Of(`"a"`, `["a", "b"]`, `["b", 0]`, "[]", g.key0(), "["+g.key0()+"]"),
+			g.Of("{}", `"a"`, "null"))
 	case 14:
 		return fmt.Sprintf("object.get(%s, %s, %s)", g.place(), g.Of(`"a"`, g.key0()), g.place())
 	case 3:
@@ -441,7 +443,8 @@ func (g *Generator) with() string {
 		}
 		return " with input as {}"
 	default:
-		return " with " + g.Of("count as 1", "f0 as f1", "object.get as f1", "data.p.f0 as data.p.f1", "is_object as f0", "type_name as json.marshal")
+		return " with " + g.Of("count as 1", "f0 as f1", "object.get as f1", "data.p.f0 as data.p.f1", "is_object as f0",
+			"type_name as json.marshal")
 	}
 }
 
@@ -501,7 +504,8 @@ func (g *Generator) rule(name string, kind int) string {
 			}
 			return name + " contains " + value + condition
 		case 2:
-			return name + "[" + g.bound(func() string { return g.one(func() string { return `"a"` }, g.variable, g.place) }) + "]" + equals + value + condition
+			return name + "[" + g.bound(func() string { return g.one(func() string { return `"a"` }, g.variable, g.place) }) + "]" +
+				equals + value + condition
 		default:
 			return name + "." + g.Of("a", "b") + equals + value + condition
 		}
@@ -513,7 +517,8 @@ func (g *Generator) function(name string, arity int) string {
 	return g.scoped(func() string {
 		head := make([]string, arity)
 		for i := range head {
-			head[i] = g.one(g.fresher, g.fresher, g.fresher, g.fresher, g.fresher, g.fresher, g.fresher, func() string { return g.Of("_", `"a"`, g.variable()) },
+			head[i] = g.one(g.fresher, g.fresher, g.fresher, g.fresher, g.fresher, g.fresher, g.fresher,
+				func() string { return g.Of("_", `"a"`, g.variable()) },
 				func() string { return "[" + g.fresher() + ", _]" }, func() string { return `{"a": ` + g.fresher() + "}" })
 		}
 		arguments := "(" + strings.Join(head, ", ") + ")"

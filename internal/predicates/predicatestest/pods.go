@@ -347,11 +347,13 @@ func (g *Generator) tolerations() []corev1.Toleration {
 	}{
 		{corev1.Toleration{Operator: corev1.TolerationOpExists}, 5},
 		{corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}, 25},
-		{corev1.Toleration{Key: "dedicated", Operator: corev1.TolerationOpEqual, Value: pick(g, "gpu", "batch"), Effect: corev1.TaintEffectNoSchedule}, 30},
+		{corev1.Toleration{Key: "dedicated", Operator: corev1.TolerationOpEqual, Value: pick(g, "gpu", "batch"),
+			Effect: corev1.TaintEffectNoSchedule}, 30},
 		{corev1.Toleration{Key: "dedicated", Value: "gpu"}, 10},
 		{corev1.Toleration{Key: "dedicated", Operator: corev1.TolerationOpExists, Effect: pick(g, corev1.TaintEffectNoSchedule,
 			corev1.TaintEffectPreferNoSchedule)}, 15},
-		{corev1.Toleration{Key: "spot", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(60))}, 25},
+		{corev1.Toleration{Key: "spot", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+			TolerationSeconds: new(int64(60))}, 25},
 		{corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: pick(g, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute)}, 8},
 	} {
 		if g.chance(toleration.percent) {

@@ -44,7 +44,8 @@ func List(pairs ...string) corev1.ResourceList {
 // NewQuota returns a quota in Namespace with one resource name: hard is its amount in spec.hard, and used that in status.used. status.hard
 // is empty, and status.observedGeneration the generation.
 func NewQuota(name, resourceName, hard, used string) *placementv1.ScopedQuota {
-	q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name, UID: types.UID("uid-" + name), Generation: 1}}
+	q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name,
+		UID: types.UID("uid-" + name), Generation: 1}}
 	q.Spec.Hard = List(resourceName, hard)
 	q.Status.ObservedGeneration = 1
 	q.Status.Used = List(resourceName, used)

@@ -65,7 +65,8 @@ func WantUsed(t *testing.T, store client.Client, name, used string, reservations
 	q := Stored(t, store, name)
 	for resource, amount := range q.Status.Used {
 		if amount.String() != used || len(q.Status.Reservations) != reservations {
-			t.Errorf("%s of %s: used %s with %d reservations, want %s with %d", resource, name, amount.String(), len(q.Status.Reservations), used, reservations)
+			t.Errorf("%s of %s: used %s with %d reservations, want %s with %d", resource, name, amount.String(),
+				len(q.Status.Reservations), used, reservations)
 		}
 	}
 }

@@ -70,7 +70,8 @@ func patchBetween(before, after []byte) ([]byte, error) {
 	var patch []jsonpatch.Operation
 	for key, value := range objects[1].Annotations {
 		if old, ok := objects[0].Annotations[key]; !ok || old != value {
-			patch = append(patch, jsonpatch.NewOperation("add", "/metadata/annotations/"+strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1"), value))
+			patch = append(patch, jsonpatch.NewOperation("add", "/metadata/annotations/"+
+				strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1"), value))
 		}
 	}
 	return json.Marshal(patch)

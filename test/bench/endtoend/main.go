@@ -75,7 +75,8 @@ func main() {
 		o.only, err = regexp.Compile(text)
 		return err
 	})
-	fixed, port := flag.String("serve-fixed", "", "Be the fixed webhook, with the certificate of this directory."), flag.Int("port", 0, "Port of the fixed webhook.")
+	fixed, port := flag.String("serve-fixed", "", "Be the fixed webhook, with the certificate of this directory."),
+		flag.Int("port", 0, "Port of the fixed webhook.")
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard)))
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -113,7 +114,8 @@ func (v *variant) bodies(n int) [][]byte {
 		if v.inputs > 0 {
 			wish %= v.inputs
 		}
-		out[i] = fixture.Text(fixture.Manifest(v.namespace, fmt.Sprintf("web-%d", v.made), containers, wish%fixture.Levels, fixture.Requested(wish, v.clusters)))
+		out[i] = fixture.Text(fixture.Manifest(v.namespace, fmt.Sprintf("web-%d", v.made), containers, wish%fixture.Levels,
+			fixture.Requested(wish, v.clusters)))
 		v.made++
 	}
 	return out
@@ -203,7 +205,8 @@ func (o options) many(ctx context.Context, binary string) (_ *world, _ []*varian
 	}()
 	variants := []*variant{
 		{name: fmt.Sprintf("webhook=none/policies=%d", o.policies), namespace: "none", clusters: 50, inputs: 40},
-		{name: fmt.Sprintf("webhook=berth/policies=%d/matching=3/clusters=50/inputs=40", o.policies), namespace: "berth-many", clusters: 50, inputs: 40},
+		{name: fmt.Sprintf("webhook=berth/policies=%d/matching=3/clusters=50/inputs=40", o.policies), namespace: "berth-many",
+			clusters: 50, inputs: 40},
 	}
 	for _, v := range variants {
 		if err := w.addNamespace(ctx, v.namespace); err != nil {

@@ -230,8 +230,9 @@ func (w *world) startFixed(ctx context.Context, namespace string, like *variant)
 	return w.client.Create(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "fixed"},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name:                    "fixed.example.com",
-			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: new(fmt.Sprintf("https://localhost:%d/", ports[0])), CABundle: bundle},
+			Name: "fixed.example.com",
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(fmt.Sprintf("https://localhost:%d/", ports[0])),
+				CABundle: bundle},
 			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{variantLabel: namespace}},
 			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 			ReinvocationPolicy:      new(admissionregistrationv1.IfNeededReinvocationPolicy),
@@ -266,7 +267,8 @@ func (w *world) await(ctx context.Context, p *process.Process, try func(context.
 
 // addNamespace creates the namespace of a variant, of the same name.
 func (w *world) addNamespace(ctx context.Context, variant string) error {
-	return w.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: variant, Labels: map[string]string{variantLabel: variant}}})
+	return w.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: variant,
+		Labels: map[string]string{variantLabel: variant}}})
 }
 
 // addClusters creates n clusters in a namespace of that name.

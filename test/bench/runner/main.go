@@ -137,7 +137,8 @@ func (o options) measure(ctx context.Context, dir string, packages []string, f f
 	}
 	for range o.count {
 		for pair := range slices.Chunk(binaries, 2) {
-			err := o.output(ctx, f, pair[1], pair[0], "-test.run=^$", "-test.bench="+o.bench, "-test.benchtime="+o.benchtime, "-test.timeout="+o.timeout)
+			err := o.output(ctx, f, pair[1], pair[0], "-test.run=^$", "-test.bench="+o.bench, "-test.benchtime="+o.benchtime,
+				"-test.timeout="+o.timeout)
 			if err != nil {
 				return err
 			}
@@ -249,7 +250,8 @@ func (o options) measureRanges(ctx context.Context, parts map[string]string, who
 	functions, through := byFunction(left)
 	for range o.count {
 		for _, of := range functions {
-			err := o.output(ctx, f, filepath.Join(o.root, of.pkg), parts[of.pkg], "-test.run=^$", "-test.bench="+exactly(of.names...), "-test.benchtime="+o.benchtime, "-test.timeout="+o.timeout)
+			err := o.output(ctx, f, filepath.Join(o.root, of.pkg), parts[of.pkg], "-test.run=^$", "-test.bench="+exactly(of.names...),
+				"-test.benchtime="+o.benchtime, "-test.timeout="+o.timeout)
 			if err != nil {
 				return err
 			}

@@ -86,7 +86,8 @@ func Start(ctx context.Context, s Sandbox, o Options) (_ *Cluster, err error) {
 	if err := os.Mkdir(plane, 0o700); err != nil {
 		return nil, fmt.Errorf("making the control plane's directory: %w", err)
 	}
-	if c.plane, err = controlplane.Start(ctx, controlplane.Options{Dir: plane, ControllerManager: true, Scheduler: true, Address: apiServer}); err != nil {
+	if c.plane, err = controlplane.Start(ctx, controlplane.Options{Dir: plane, ControllerManager: true, Scheduler: true,
+		Address: apiServer}); err != nil {
 		return nil, err
 	}
 	if err := c.writeKubeconfig(c.kubeconfig, controlplane.AdminUser, "system:masters"); err != nil {

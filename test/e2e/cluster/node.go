@@ -193,7 +193,8 @@ func (c *Cluster) configure(n *node, address, pods, logs, pauseImage string) ([]
 	if err := os.Mkdir(filepath.Join(n.dir, "cni"), 0o755); err != nil {
 		return nil, fmt.Errorf("making the network's directory: %w", err)
 	}
-	for file, text := range map[string]string{"kubelet.yaml": kubeletConfig, "containerd.toml": containerdConfig, "cni/10-pods.conflist": podNetwork} {
+	for file, text := range map[string]string{"kubelet.yaml": kubeletConfig, "containerd.toml": containerdConfig,
+		"cni/10-pods.conflist": podNetwork} {
 		if err := render(filepath.Join(n.dir, file), text, values); err != nil {
 			return nil, err
 		}
@@ -336,7 +337,8 @@ func (s *nodeSpec) prepare() error {
 // imitateSettings shows the kubelet settings of the kernel as it insists on having them, since they are the machine's and
 // not the node's.
 func (s *nodeSpec) imitateSettings() error {
-	for name, value := range map[string]string{"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1"} {
+	for name, value := range map[string]string{"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10",
+		"kernel/panic_on_oops": "1"} {
 		file := filepath.Join(s.Dir, strings.ReplaceAll(name, "/", "."))
 		if err := os.WriteFile(file, []byte(value+"\n"), 0o644); err != nil {
 			return fmt.Errorf("imitating a setting: %w", err)

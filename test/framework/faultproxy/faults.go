@@ -105,7 +105,8 @@ func Truncate() Fault {
 func TruncateChunked() Fault {
 	return Fault{Name: "truncated chunks", act: func(e *exchange) {
 		a := e.ask()
-		e.raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(a.body)/2, a.body[:len(a.body)/2])
+		e.raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(a.body)/2,
+			a.body[:len(a.body)/2])
 	}}
 }
 
@@ -223,7 +224,8 @@ func EndlessInterim() Fault {
 func Drip(interval time.Duration) Fault {
 	return Fault{Name: "drip", heals: true, act: func(e *exchange) {
 		a := e.ask()
-		e.raw("HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n", a.status, http.StatusText(a.status), len(a.body))
+		e.raw("HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n", a.status,
+			http.StatusText(a.status), len(a.body))
 		for i := range a.body {
 			if !e.wait(interval) || !e.write(a.body[i:i+1]) {
 				return
@@ -247,11 +249,15 @@ func answer(name string, status int, contentType, body string) Fault {
 // patience of a few seconds, but for those that Heals says it of. Oversized answers have so many bytes.
 func All(oversize int64) []Fault {
 	return []Fault{
-		Latency(50*time.Millisecond, 100*time.Millisecond), Hang(), Refuse(), CutBefore(), CutInHeader(), CutInBody(), Truncate(), TruncateChunked(),
-		Oversize(oversize), OversizeAnnounced(oversize), OversizeCompressed(oversize), HTML(), WrongType(), InvalidJSON(), TrailingJSON(), Empty(),
+		Latency(50*time.Millisecond, 100*time.Millisecond), Hang(), Refuse(), CutBefore(), CutInHeader(), CutInBody(),
+		Truncate(), TruncateChunked(),
+		Oversize(oversize), OversizeAnnounced(oversize), OversizeCompressed(oversize), HTML(), WrongType(), InvalidJSON(),
+		TrailingJSON(), Empty(),
 		NotAnObject(), Contract(), Redirect("/elsewhere"), Status(http.StatusUnauthorized), Status(http.StatusForbidden),
-		Status(http.StatusInternalServerError), Status(http.StatusBadGateway), Status(http.StatusTooManyRequests), Status(http.StatusServiceUnavailable),
-		RetryIn(http.StatusTooManyRequests, 1), RetryIn(http.StatusServiceUnavailable, 3600), RetryAt(http.StatusServiceUnavailable, 2*time.Second),
+		Status(http.StatusInternalServerError), Status(http.StatusBadGateway), Status(http.StatusTooManyRequests),
+		Status(http.StatusServiceUnavailable),
+		RetryIn(http.StatusTooManyRequests, 1), RetryIn(http.StatusServiceUnavailable, 3600),
+		RetryAt(http.StatusServiceUnavailable, 2*time.Second),
 		EndlessHeader(), EndlessInterim(), Drip(time.Millisecond), Garbage(),
 	}
 }

@@ -240,7 +240,8 @@ type reply struct {
 
 // ask hands the request on. Where there is no answer the client's connection is reset.
 func (e *exchange) ask() reply {
-	request, err := http.NewRequestWithContext(e.request.Context(), e.request.Method, e.proxy.target+e.request.URL.RequestURI(), bytes.NewReader(e.body))
+	request, err := http.NewRequestWithContext(e.request.Context(), e.request.Method, e.proxy.target+e.request.URL.RequestURI(),
+		bytes.NewReader(e.body))
 	if err != nil {
 		e.abort()
 	}

@@ -83,7 +83,8 @@ func (a *Authority) Client(name string) (certificate, key []byte) {
 }
 
 // issue signs a certificate with the authority, or with itself where there is none yet.
-func (a *Authority) issue(template *x509.Certificate) (certificatePEM, keyPEM []byte, certificate *x509.Certificate, key *ecdsa.PrivateKey) {
+func (a *Authority) issue(template *x509.Certificate) (certificatePEM, keyPEM []byte, certificate *x509.Certificate,
+	key *ecdsa.PrivateKey) {
 	a.t.Helper()
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	a.must(err)

@@ -147,7 +147,10 @@ func (g *generator) workload(namespace member, labels, annotations map[string]st
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web-%d, namespace: %s, labels: {%s}, annotations: {%s}}
-spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: a, image: "a:1"}]}}}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: a, image: "a:1"}]}}
 `, len(g.workloads), namespace.name, flow(labels), flow(annotations)))
 }
 
@@ -260,7 +263,8 @@ func (g *generator) selector(members []member, target member) (text string, sele
 		if key == s.name {
 			text = strings.ReplaceAll(text, "value of namespaces", "value of namespaces"+similarly)
 		}
-		return fmt.Sprintf("matchExpressions: [{key: %s, operator: NotIn, values: %s}]", key, text), having(func(has []string) bool { return !in(unwanted)(has) })
+		return fmt.Sprintf("matchExpressions: [{key: %s, operator: NotIn, values: %s}]", key, text),
+			having(func(has []string) bool { return !in(unwanted)(has) })
 	case n == 2:
 		wanted := append(some(g, others, g.random.IntN(len(others)+1)), own)
 		return fmt.Sprintf("matchExpressions: [{key: %s, operator: In, values: %s}]", key, list(wanted)), having(in(wanted))

@@ -25,7 +25,8 @@ import (
 // manifestOf returns the manifest of a quota or a limit. in has more fields of its metadata.
 func manifestOf(name, kind, in string, lines ...string) string {
 	lines = slices.DeleteFunc(lines, func(l string) bool { return l == "" })
-	return fmt.Sprintf("apiVersion: placement.berth.dev/v1alpha1\nkind: %s\nmetadata: {name: %s%s}\nspec:\n  %s\n", kind, name, in, strings.Join(lines, "\n  "))
+	return fmt.Sprintf("apiVersion: placement.berth.dev/v1alpha1\nkind: %s\nmetadata: {name: %s%s}\nspec:\n  %s\n", kind, name, in,
+		strings.Join(lines, "\n  "))
 }
 
 // ofClass returns a requirement of scopes for priority classes.
@@ -56,7 +57,8 @@ func (g *generator) limit(class string) {
 		limit(class, in("kube-system"))
 	case 4:
 		add(manifestOf("limit", "LimitedResource", "", "resource: pods", "matchContains: [count/pods]", in(namespace)))
-		add(manifestOf("others", "ScopedQuota", ", namespace: "+namespace, "hard: {count/pods: \"10\"}", "scopeSelector: {matchExpressions: ["+ofClass("another")+"]}"))
+		add(manifestOf("others", "ScopedQuota", ", namespace: "+namespace, "hard: {count/pods: \"10\"}", "scopeSelector: {matchExpressions: ["+
+			ofClass("another")+"]}"))
 		if g.chance(50) {
 			covered = ""
 		}
@@ -80,21 +82,24 @@ func (g *generator) quota() string {
 		for _, extended := range subjects(g.nodes, "allocatable") {
 			hard = append(hard, "requests."+marked("name of extended resources", extended.name)+": \"8\"")
 		}
-		return object("ClusterScopedQuota", "", "namespaceSelector: {"+selector+"}", "hard: {"+strings.Join(hard, ", ")+"}", g.maybe(30, "mode: Warn"))
+		return object("ClusterScopedQuota", "", "namespaceSelector: {"+selector+"}", "hard: {"+strings.Join(hard, ", ")+"}",
+			g.maybe(30, "mode: Warn"))
 	case 1:
 		if g.chance(50) {
 			// The quota covers what the limit denies elsewhere.
 			limit := object("LimitedResource", "", "resource: pods", "matchScopes: ["+class+"]")
 			g.workloads = append(g.workloads, "---\n"+mark.ReplaceAllString(limit, "$2"))
 		}
-		return object("ScopedQuota", ", namespace: "+namespace.name, "hard: {"+strings.Join(hard[:2], ", ")+"}", "scopeSelector: {matchExpressions: ["+class+"]}")
+		return object("ScopedQuota", ", namespace: "+namespace.name, "hard: {"+strings.Join(hard[:2], ", ")+"}",
+			"scopeSelector: {matchExpressions: ["+class+"]}")
 	case 2:
 		return object("ScopedQuota", ", namespace: "+namespace.name, "hard:",
 			`  count/deployments.apps: "20"`, `  services.loadbalancers: "0"`, `  persistentvolumeclaims: "10"`,
 			"  "+marked("name of storage classes", pick(g, g.storage))+".storageclass.storage.k8s.io/requests.storage: 100Gi",
 			"  "+marked("name of device classes", pick(g, g.devices))+`.deviceclass.resource.k8s.io/devices: "4"`)
 	case 3:
-		return object("ScopedQuota", ", namespace: "+namespace.name, "hard: {pods: \"5\", limits.cpu: \"4\", cpu: \"2\"}", "scopes: [NotTerminating, NotBestEffort]")
+		return object("ScopedQuota", ", namespace: "+namespace.name, "hard: {pods: \"5\", limits.cpu: \"4\", cpu: \"2\"}",
+			"scopes: [NotTerminating, NotBestEffort]")
 	case 4:
 		return object("LimitedResource", "", "resource: pods", "matchScopes: ["+class+"]", "namespaceSelector: {"+selector+"}")
 	}

@@ -254,7 +254,8 @@ labels["example.com/parallel"] := "true" if spec.parallelism > 1
 // otherRego returns a policy in Rego, or of predicates, that gives no clusters.
 func (g *generator) otherRego() string {
 	if g.chance(10) {
-		return policy(g.match(someWorkloads), "predicates: {candidates: Nodes, names: [NodeResourcesFit, TaintToleration]}", g.existing(true, true, false))
+		return policy(g.match(someWorkloads), "predicates: {candidates: Nodes, names: [NodeResourcesFit, TaintToleration]}",
+			g.existing(true, true, false))
 	}
 	one := pick(g, otherTexts)
 	text := strings.ReplaceAll(one.text, "NAMESPACE", marked("name of namespaces", pick(g, g.namespaces).name))

@@ -99,7 +99,8 @@ func (g *generator) clusterRules() string {
 // delivery returns spec.delivery to the system of the clusters, and whether that reports where objects run.
 func (g *generator) delivery(weights bool) (text string, reports bool) {
 	text = map[string]string{
-		"ClusterProfile": "placementDecision: {}", "Karmada": "karmada: {}", "ManagedCluster": "openClusterManagement: {}", "MemberCluster": "kubeFleet: {}",
+		"ClusterProfile": "placementDecision: {}", "Karmada": "karmada: {}", "ManagedCluster": "openClusterManagement: {}",
+		"MemberCluster": "kubeFleet: {}",
 	}[g.system]
 	if reports = g.system == "Karmada" || g.system == "MemberCluster"; reports {
 		text += g.maybe(30, ", surge: {}")
@@ -203,7 +204,8 @@ func (g *generator) chain() (text string, gives, weights bool) {
 // in another form.
 func narrows(when, earlier string) bool {
 	lines := strings.Split(when, "\n")
-	return earlier != "" && (!slices.ContainsFunc(strings.Split(earlier, "\n"), func(line string) bool { return !slices.Contains(lines, line) }) ||
+	return earlier != "" && (!slices.ContainsFunc(strings.Split(earlier, "\n"),
+		func(line string) bool { return !slices.Contains(lines, line) }) ||
 		rules.AppliesWithin(condition(when), condition(earlier)))
 }
 
@@ -240,8 +242,8 @@ func (g *generator) when(choice string) string {
 			"{key: example.com/skip, operator: NotIn, values: [\"true\"]}]", choice))
 	case 3:
 		out = append(out, "expression: "+pick(g, []string{
-			"\"has(object.spec.replicas) && object.spec.replicas > 1\"", "object.kind == 'CronJob' || object.kind == 'Job'", "object.metadata.name.startsWith('web-')",
-			"\"int(object.metadata.?labels[?'example.com/level'].orValue('0')) >= 2\"",
+			"\"has(object.spec.replicas) && object.spec.replicas > 1\"", "object.kind == 'CronJob' || object.kind == 'Job'",
+			"object.metadata.name.startsWith('web-')", "\"int(object.metadata.?labels[?'example.com/level'].orValue('0')) >= 2\"",
 			"has(object.metadata.annotations) && 'example.com/region' in object.metadata.annotations",
 			"object.metadata.namespace == '" + marked("name of namespaces", namespace.name) + "'",
 			"\"!(object.metadata.namespace in ['kube-public', 'only-elsewhere'])\"",
@@ -261,7 +263,8 @@ func (g *generator) effect(last bool) (text string, next bool) {
 	case n == 0:
 		return "  deny: \"{kind} {namespace}/{name} may not run anywhere: {label:example.com/reason}\"\n", false
 	case n == 1:
-		return "  set: {annotations: {example.com/owner: \"{namespace}\"}, labels: {example.com/checked: \"true\"}}\n  warn: checked {name}\n", false
+		return "  set: {annotations: {example.com/owner: \"{namespace}\"}, labels: {example.com/checked: \"true\"}}\n  warn: checked {name}\n",
+			false
 	case n == 2 && !last:
 		return "", false
 	}
@@ -313,7 +316,8 @@ func (g *generator) choice(required string) string {
 		if g.orders[s].as == "Quantity" && s.kind != "allocatable" && s.kind != "free" {
 			as = ", as: Quantity"
 		}
-		return fmt.Sprintf("  prefer: [{%s, operator: %s%s, weight: 100}]\n  minGain: 20\n  limit: 1\n", s.text(), pick(g, []string{"Most", "Least"}), as)
+		return fmt.Sprintf("  prefer: [{%s, operator: %s%s, weight: 100}]\n  minGain: 20\n  limit: 1\n", s.text(),
+			pick(g, []string{"Most", "Least"}), as)
 	case 5:
 		return prefer() + "  limit: 1\n  set: {annotations: {example.com/on: \"{clusters}\"}, labels: {example.com/cluster: \"{clusters}\"}}\n"
 	case 1:
@@ -325,7 +329,8 @@ func (g *generator) choice(required string) string {
 			s.name = "region"
 		}
 		domains := min(2, len(valuesOf(g.clusters, s)))
-		return fmt.Sprintf("  spread: {%s, minDomains: %d, maxClusters: %d}\n", s.text(), 1+g.random.IntN(domains), 1+g.random.IntN(2)) + g.maybe(50, "  limit: 4\n")
+		return fmt.Sprintf("  spread: {%s, minDomains: %d, maxClusters: %d}\n", s.text(), 1+g.random.IntN(domains), 1+g.random.IntN(2)) +
+			g.maybe(50, "  limit: 4\n")
 	case 3:
 		return fmt.Sprintf("  limit: %d\n", 1+g.random.IntN(3))
 	}
@@ -401,13 +406,15 @@ func (g *generator) nodeRules() string {
 		return strings.Contains(rule, s.text()+",") || zones && strings.Contains(s.name, "zone")
 	}))
 	rule += fmt.Sprintf("  prefer: [{%s, operator: In, values: %s, weight: 50}]\n", s.text(), s.list(valuesOf(g.nodes, s)[0]))
-	rule += g.maybe(60, "  tolerate: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]\n") + g.maybe(40, "  spread: {field: zone, minDomains: 1}\n")
+	rule += g.maybe(60, "  tolerate: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]\n") +
+		g.maybe(40, "  spread: {field: zone, minDomains: 1}\n")
 	class := pick(g, g.classes)
 	g.limit(class)
 	rule += "- name: others\n  set:\n    priorityClassName: " + marked("name of priority classes", class) + "\n"
 	if labels := subjects(g.nodes, "label"); len(labels) > 0 {
 		s := pick(g, labels)
-		rule += fmt.Sprintf("    nodeSelector: {\"%s\": %s}\n", marked("name of label", s.name), strings.Trim(s.list(valuesOf(g.nodes, s)[0]), "[]"))
+		rule += fmt.Sprintf("    nodeSelector: {\"%s\": %s}\n", marked("name of label", s.name),
+			strings.Trim(s.list(valuesOf(g.nodes, s)[0]), "[]"))
 	}
 	for range 6 {
 		g.workload(pick(g, g.matched), nil, nil)

@@ -47,14 +47,16 @@ type attribute struct {
 
 // attributesOfClusters have odd values that are right: upper case, dots, letters beyond ASCII where these are allowed, and mixed forms.
 var attributesOfClusters = []attribute{
-	{names: []string{"environment", "example.com/environment", "fleet.example.com/Env"}, values: []string{"production", "staging", "development"}},
+	{names: []string{"environment", "example.com/environment", "fleet.example.com/Env"},
+		values: []string{"production", "staging", "development"}},
 	{names: []string{"tier", "example.com/tier", "cost-tier"}, values: []string{"Gold", "silver", "bronze.v2", "BRONZE"}},
 	{names: []string{"example.com/track", "track"}, values: []string{"stable", "canary"}},
 	{names: []string{"compliance", "example.com/Compliance"}, values: []string{"PCI-DSS_4.0", "iso27001", "SOC2"}},
 	{names: []string{"example.com/team", "owner"}, values: []string{"payments", "search", "data.science"}},
 	{names: []string{"pci-level", "example.com/pci-level"}, values: []string{"1", "2", "2.5", "3", "10"}, as: "Number"},
 	{names: []string{"example.com/memory-class"}, values: []string{"500Mi", "4Gi", "16Gi", "1Ti"}, as: "Quantity"},
-	{names: []string{"example.com/agent", "mesh-version"}, values: []string{"1.9", "v1.28.3", "1.30", "v1.31.2", "1.31.10", "v2.0.0-rc.1"}, as: "Version"},
+	{names: []string{"example.com/agent", "mesh-version"}, values: []string{"1.9", "v1.28.3", "1.30", "v1.31.2", "1.31.10", "v2.0.0-rc.1"},
+		as: "Version"},
 	{names: []string{"example.com/drain", "spot"}, values: []string{"yes"}},
 }
 
@@ -90,7 +92,8 @@ var pools = struct{ clusters, nodes, namespaces, providers, versions, cities, cl
 
 // quantities are in ascending order.
 var quantities = map[string][]string{
-	"cpu": {"500m", "4", "16", "64", "1k"}, "memory": {"512Mi", "16Gi", "256Gi", "1Ti"}, "nvidia.com/gpu": {"1", "4", "8"}, "example.com/fpga": {"2", "16"},
+	"cpu": {"500m", "4", "16", "64", "1k"}, "memory": {"512Mi", "16Gi", "256Gi", "1Ti"}, "nvidia.com/gpu": {"1", "4", "8"},
+	"example.com/fpga": {"2", "16"},
 }
 
 // world is what exists.
@@ -106,7 +109,8 @@ type world struct {
 var systems = map[string][]string{
 	"ClusterProfile": {"placementdecisions.multicluster.x-k8s.io/v1alpha1 PlacementDecision"},
 	"Karmada": {
-		"propagationpolicies.policy.karmada.io/v1alpha1 PropagationPolicy", "clusterpropagationpolicies.policy.karmada.io/v1alpha1 ClusterPropagationPolicy",
+		"propagationpolicies.policy.karmada.io/v1alpha1 PropagationPolicy", "clusterpropagationpolicies.policy.karmada.io/v1alpha1 " +
+			"ClusterPropagationPolicy",
 	},
 	"ManagedCluster": {
 		"placements.cluster.open-cluster-management.io/v1beta1 Placement",
@@ -149,7 +153,8 @@ func (g *generator) newWorld() *world {
 	for i := range w.nodes {
 		w.nodes[i].taints = g.taints()
 	}
-	w.classes, w.storage, w.devices = few(pools.classes), few([]string{"standard", "fast.ssd", "premium-rwo"}), few([]string{"gpu", "gpu.example.com"})
+	w.classes, w.storage, w.devices = few(pools.classes), few([]string{"standard", "fast.ssd", "premium-rwo"}),
+		few([]string{"gpu", "gpu.example.com"})
 	return w
 }
 
@@ -323,8 +328,8 @@ func (w *world) cluster(c member) (version, kind, rest string) {
 			zones = fmt.Sprintf("zones: [%s], ", strings.Join(all, ", "))
 		}
 		return "cluster.karmada.io/v1alpha1", "Cluster", head(c.of("label")) + fmt.Sprintf("}\n"+
-			"spec: {region: %q, %sprovider: %q, taints: [%s]}\nstatus: {%s, kubernetesVersion: %q, resourceSummary: {allocatable: %s, allocated: {pods: \"1\"}}}",
-			c.field("region"), zones, c.field("provider"), taints, ready("Ready"), c.field("version"), allocatable)
+			"spec: {region: %q, %sprovider: %q, taints: [%s]}\nstatus: {%s, kubernetesVersion: %q, resourceSummary: {allocatable: %s, allocated: "+
+			"{pods: \"1\"}}}", c.field("region"), zones, c.field("provider"), taints, ready("Ready"), c.field("version"), allocatable)
 	case "ManagedCluster":
 		return "cluster.open-cluster-management.io/v1", "ManagedCluster", head(c.located()) + fmt.Sprintf("}\n"+
 			"spec: {taints: [%s]}\nstatus: {%s, version: {kubernetes: %q}, clusterClaims: %s, allocatable: %s}",
