@@ -580,9 +580,11 @@ func (l *loading) await(c rollout.Choice, next *placement.PolicyState) *placemen
 	if !l.waits() {
 		until = l.facts.Now.Add(maxWait)
 	}
-	// A wait goes on although old lacks something meanwhile, as while the leader replaces the modules in a remote engine.
+	// The wait of the same generation goes on although old lacks something meanwhile, as while the leader replaces the modules in a remote
+	// engine. Another generation may be there to end that.
+	goesOn := l.waits() && old != nil && old.Loaded.Generation == l.obj.Generation
 	l.facts.Data = rollout.DataFacts{Until: until, Held: l.Settled != nil && old != nil && !slices.Equal(old.Versions(), next.Versions()) &&
-		canDecide(old) && canDecide(next) && (l.waits() || l.settled(old))}
+		canDecide(old) && canDecide(next) && (goesOn || l.settled(old))}
 	if !rollout.Choose(l.facts).Waits {
 		return nil
 	}

@@ -211,6 +211,16 @@ func TestUpdatesWaitForModules(t *testing.T) {
 	if got := registry.Get("policy-0"); got.Policy != first.Policy || !got.Waits() {
 		t.Errorf("in force is generation %d, awaited %+v", got.Policy.Generation, got.Next)
 	}
+	// An edit meanwhile takes effect at once, since neither version can decide.
+	edited := *from.policies["policy-0"].DeepCopy()
+	spec.FailurePolicy = placementv1.FailurePolicyIgnore
+	from.policies["policy-0"].Generation++
+	load(t, c, "policy-0")
+	if got := registry.Get("policy-0"); got.Policy.Generation != 3 {
+		t.Errorf("in force is generation %d, want the edit", got.Policy.Generation)
+	}
+	*from.policies["policy-0"] = edited
+	registry.Set("policy-0", waits)
 	e.held[waits.Next[0].Remote.ModulesDigest] = true
 	load(t, c, "policy-0")
 	if got := registry.Get("policy-0"); got.Policy.Generation != 2 || got.Next != nil || got.Binding.Remote.ModulesDigest != waits.Next[0].Remote.ModulesDigest {

@@ -83,7 +83,9 @@ type VersionFacts struct {
 // DataFacts is what Choose needs to know to set Choice.Waits: whether what is in force can decide meanwhile, whether the chosen versions
 // have all the data that they read, and until when they wait for it at most. With the zero value, they do not wait.
 type DataFacts struct {
-	Held     bool      // Whether other versions than the chosen ones are in force, and can decide meanwhile: they have all of their data.
+	// Held reports whether other versions than the chosen ones are in force, and can decide meanwhile: they have all of their data, or had it
+	// when the wait began.
+	Held     bool
 	Complete bool      // Whether the chosen versions have all of their data.
 	Until    time.Time // When the chosen versions come into force even without their data; zero for at once.
 }

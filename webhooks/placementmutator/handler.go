@@ -72,9 +72,9 @@ type Handler struct {
 	Remediation func(*admissionv1.AdmissionRequest) (ok bool, permits func([]*placement.Verdict) bool)
 	// Parents reads the objects that requests scale: such a request has a Scale, and not the object that policies decide.
 	Parents *Parents
-	// InForce reports whether a version of a policy decides now, and Waits whether a newer version of the policy waits for its data. If a
-	// version fails that is not in force any more, or that a waiting one will replace, the request is decided again. If InForce is nil, no
-	// request is.
+	// InForce reports whether a version of a policy decides now, and Waits whether a newer version of the policy waits for its data or its
+	// rollout. If a version fails that is not in force any more, or that a waiting one will replace, the request is decided again. If InForce
+	// is nil, no request is.
 	InForce, Waits func(*placement.Policy) bool
 	// Confirm returns an error if this replica's policies are not up to date with the API server. It is called for requests that no policy
 	// matches, and for those for which a remote engine lacks something that a version needs. If it is nil, the former are admitted.
@@ -205,24 +205,37 @@ func changing(verdicts []*placement.Verdict, changes []decisionlog.Change) []*pl
 // decideFunc decides a request by a Decider, as its methods Decide and Remediate do.
 type decideFunc func(*placement.Decider, context.Context, placement.Request) (*placement.Outcome, error)
 
-// decideCurrent decides a request by the versions that are in force. If one that can't decide is replaced meanwhile, as awaitNext waits
-// for, it decides again, until the deadline of ctx.
+// decideCurrent decides a request by the versions that are in force. If the remote engine of one lacks something, it waits as awaitNext
+// does. It decides again if that version is replaced meanwhile, and otherwise once more at the end, because the engine may have everything
+// again.
 func (h *Handler) decideCurrent(ctx context.Context, decide decideFunc, request placement.Request) (*placement.Outcome, error) {
 	for {
 		outcome, err := decide(h.Decider, ctx, request)
 		if err != nil || h.InForce == nil {
 			return outcome, err
 		}
-		h.awaitNext(ctx, outcome)
-		if ctx.Err() != nil || !h.outdated(outcome) {
+		waited := h.awaitNext(ctx, outcome)
+		switch {
+		case ctx.Err() != nil:
+			return outcome, nil
+		case h.outdated(outcome):
+		case waited:
+			if again, err := decide(h.Decider, ctx, request); err == nil && !slices.ContainsFunc(again.Verdicts, failed) {
+				return again, nil
+			}
+			return outcome, nil
+		default:
 			return outcome, nil
 		}
 	}
 }
 
+// failed reports whether the policy could not decide.
+func failed(v *placement.Verdict) bool { return v.Err != nil }
+
 // outdated reports whether a version that could not decide is not in force any more.
 func (h *Handler) outdated(o *placement.Outcome) bool {
-	return slices.ContainsFunc(o.Verdicts, func(v *placement.Verdict) bool { return v.Err != nil && !h.InForce(v.Policy) })
+	return slices.ContainsFunc(o.Verdicts, func(v *placement.Verdict) bool { return failed(v) && !h.InForce(v.Policy) })
 }
 
 const (
@@ -235,10 +248,11 @@ const (
 // awaitNext waits for the next version of an enforced policy whose remote engine lacks something, until a version that could not decide is
 // outdated, and until decidingTime before the deadline of ctx. The leader pushes what the next version needs, and removes what no version
 // needs any more; both may happen before the next version is in force on this replica, or before this replica knows of it. So if no version
-// waits, awaitNext calls Confirm, which waits until this replica has the newest policies. It returns at once if no engine lacks anything.
-func (h *Handler) awaitNext(ctx context.Context, o *placement.Outcome) {
+// waits, awaitNext calls Confirm, which waits until this replica has the newest policies. It returns false, at once, if no engine lacks
+// anything.
+func (h *Handler) awaitNext(ctx context.Context, o *placement.Outcome) (waited bool) {
 	if !slices.ContainsFunc(o.Verdicts, lacksPushed) {
-		return
+		return false
 	}
 	if deadline, bounded := ctx.Deadline(); bounded {
 		earlier, cancel := context.WithDeadline(ctx, deadline.Add(-decidingTime))
@@ -249,18 +263,19 @@ func (h *Handler) awaitNext(ctx context.Context, o *placement.Outcome) {
 	for confirmed := h.Confirm == nil; !h.outdated(o); {
 		// The first time, too: the next version may come by itself, and requests that come meanwhile share a call of Confirm.
 		if !notify.Sleep(ctx, waitsInterval) {
-			return
+			return true
 		}
 		switch {
 		case h.outdated(o) || slices.ContainsFunc(o.Verdicts, waits):
 		case confirmed:
-			return
+			return true
 		default:
 			confirmed = true
 			// What this replica knows afterwards counts, also if the API server did not confirm it.
 			_ = h.Confirm(ctx)
 		}
 	}
+	return true
 }
 
 // lacksPushed reports whether the request has to be denied because the policy's remote engine lacks something that Berth pushes there.

@@ -191,13 +191,31 @@ func TestDecidesAgain(t *testing.T) {
 	}
 }
 
+// recovering returns an evaluator that gives the first answer once, and the second one from then on.
+func recovering(first, second answer) placement.Evaluator {
+	return &recoveringEvaluator{second, first, 0}
+}
+
+type recoveringEvaluator struct {
+	answer
+	first answer
+	calls int
+}
+
+func (e *recoveringEvaluator) Evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
+	if e.calls++; e.calls == 1 {
+		return e.first.Evaluate(ctx, input)
+	}
+	return e.answer.Evaluate(ctx, input)
+}
+
 // TestAwaitsTheNextVersion checks that a request waits for the version that replaces one whose remote engine lacks something.
 func TestAwaitsTheNextVersion(t *testing.T) {
 	const enforce, fail = placementv1.ModeEnforce, placementv1.FailurePolicyFail
 	incomplete := answer{err: &engine.RemoteError{Fault: engine.FaultIncomplete, Err: errors.New("no nodes")}}
 	late := answer{err: &engine.RemoteError{Fault: engine.FaultTimeout, Err: errors.New("no nodes")}}
 	for name, tc := range map[string]struct {
-		answer  answer
+		answer  any
 		mode    placementv1.Mode
 		failure placementv1.FailurePolicy
 		// confirmed has the answer of the next version that each call of Confirm brings into force. awaited is that of the version that waits and
@@ -214,6 +232,7 @@ func TestAwaitsTheNextVersion(t *testing.T) {
 		"NotReceived":   {incomplete, enforce, fail, []answer{labels}, nil, false, 1, true, 100 * time.Millisecond},
 		"TwoChanges":    {incomplete, enforce, fail, []answer{incomplete, labels}, nil, false, 2, true, 200 * time.Millisecond},
 		"NothingNewer":  {incomplete, enforce, fail, nil, nil, false, 1, false, 200 * time.Millisecond},
+		"CompleteAgain": {recovering(incomplete, labels), enforce, fail, nil, nil, false, 1, true, 200 * time.Millisecond},
 		"AnotherFault":  {late, enforce, fail, nil, nil, false, 0, false, 0},
 		"DeniesNothing": {incomplete, enforce, placementv1.FailurePolicyIgnore, nil, nil, false, 0, true, 0},
 		"IsNotEnforced": {incomplete, placementv1.ModeWarn, fail, nil, nil, false, 0, true, 0},
@@ -221,8 +240,10 @@ func TestAwaitsTheNextVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, registry := newFixture(t), placement.NewRegistry()
-				set := func(a answer) {
-					registry.Set("p", &placement.PolicyState{Policy: policyOf(t, "p", tc.mode, tc.failure, a)})
+				set := func(a any) {
+					p := policyOf(t, "p", tc.mode, tc.failure, answer{})
+					p.Evaluator = a.(placement.Evaluator)
+					registry.Set("p", &placement.PolicyState{Policy: p})
 				}
 				h.Decider.Policies = registry
 				h.InForce = func(p *placement.Policy) bool { return registry.Get(p.Name).Decides(p) }

@@ -154,11 +154,9 @@ var _ = Describe("A store that goes back to an earlier state", Ordered, func() {
 	It("ends the process in the host cluster, too", func(ctx SpecContext) {
 		backup := filepath.Join(GinkgoT().TempDir(), "etcd")
 		host := framework.StartEmpty(ctx)
-		DeferCleanup(func() {
-			// The replica watches the host cluster, whose API server would wait for the end of these requests.
-			m.Stop()
-			host.Stop()
-		})
+		DeferCleanup(host.Stop)
+		// Before that: the API server of the host cluster would wait for the end of the replica's watches.
+		DeferCleanup(func() { m.Stop() })
 		host.MustKubectl(ctx, "", "create", "namespace", framework.OperatorNamespace)
 		fromHost := func(o *setup.Options) {
 			o.StateCluster, o.HostKubeconfig = setup.StateClusterHost, host.Kubeconfig
