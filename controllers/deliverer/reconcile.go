@@ -218,8 +218,7 @@ func (c *Controller) Result(resource schema.GroupVersionResource, namespace, obj
 // reconciled since it became known. A change of an object that was reconciled before does not count, even if it is enqueued.
 func (c *Controller) Pending(resource schema.GroupVersionResource, namespace, objectName string) bool {
 	return slices.ContainsFunc(c.Registry.InForce(), func(p *placement.Policy) bool {
-		return delivery.MayDeliver(p) &&
-			p.Matcher.SelectsResource(resource)
+		return delivery.MayDeliver(p) && p.Matcher.SelectsResource(resource)
 	}) &&
 		!c.placed.isReconciled(resource, delivery.Key{GroupKind: c.kindOf(resource), Namespace: namespace, Name: objectName})
 }
@@ -732,8 +731,7 @@ func (c *Controller) converge(ctx context.Context, object *unstructured.Unstruct
 		incomplete[want.system.Name] = !written
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(existing), func(a, b name) int {
-		return strings.Compare(b.Resource+"/"+b.name,
-			a.Resource+"/"+a.name)
+		return strings.Compare(b.Resource+"/"+b.name, a.Resource+"/"+a.name)
 	}) {
 		if n.kept[id.GroupVersionResource] || existing[id].GetDeletionTimestamp() != nil {
 			continue

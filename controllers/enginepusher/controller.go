@@ -108,8 +108,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		func(r schema.GroupVersionResource) { c.notify(c.policiesNeeding(r)...) })
 	consumer.Prepare = c.Inventories.Prepare
 	// The poll returns an error only if ctx ends.
-	if wait.PollUntilContextCancel(ctx, loadedPollInterval, true, func(ctx context.Context) (bool,
-		error) {
+	if wait.PollUntilContextCancel(ctx, loadedPollInterval, true, func(ctx context.Context) (bool, error) {
 		return c.Loaded(ctx), nil
 	}) != nil {
 		return nil

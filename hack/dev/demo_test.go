@@ -199,11 +199,11 @@ webhooks:
 `), 0o600)).To(Succeed())
 		for _, args := range [][]string{
 			{"apply", "--server-side", "-k", "config/dev"},
-			{"wait", awaitNames, "--timeout=60s", "crd/" + policies, "crd/limitedresources.placement.berth.dev", "crd/scopedquotas.placement.berth.dev"},
+			{"wait", "--for=" + controlplane.DefinitionStates[0], "--timeout=60s", "crd/" + policies, "crd/limitedresources.placement.berth.dev", "crd/scopedquotas.placement.berth.dev"},
 			{"wait", "--for=condition=Established", "--timeout=60s", "crd/" + policies, "crd/limitedresources.placement.berth.dev", "crd/scopedquotas.placement.berth.dev"},
 			{"create", "namespace", storyNamespace},
 			{"apply", "-f", crdFile, "-f", karmadaFile},
-			{"wait", awaitNames, "--timeout=60s", "-f", crdFile, "-f", karmadaFile},
+			{"wait", "--for=" + controlplane.DefinitionStates[0], "--timeout=60s", "-f", crdFile, "-f", karmadaFile},
 			{"wait", "--for=condition=Established", "--timeout=60s", "-f", crdFile, "-f", karmadaFile},
 			{"apply", "-f", clustersFile, "-f", policyFile, "-f", limitFile, "-f", rightsFile},
 			{"apply", "-n", storyNamespace, "-f", quotaFile, "-f", plainFile},

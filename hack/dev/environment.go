@@ -190,8 +190,9 @@ func (e *environment) install(ctx context.Context, controllers bool) error {
 	if len(crds) == 0 {
 		return errors.New("installing config/dev: it has no CustomResourceDefinition: run make manifests")
 	}
-	for _, state := range []string{awaitNames, "--for=condition=Established"} {
-		if _, err := e.kubectl.get(ctx, append([]string{"wait", state, "--timeout=" + establishTimeout.String()}, crds...)...); err != nil {
+	for _, state := range controlplane.DefinitionStates {
+		wait := append([]string{"wait", "--for=" + state, "--timeout=" + establishTimeout.String()}, crds...)
+		if _, err := e.kubectl.get(ctx, wait...); err != nil {
 			return fmt.Errorf("waiting for the CustomResourceDefinitions: %w", err)
 		}
 	}

@@ -23,6 +23,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/berth-dev/berth/test/controlplane"
 )
 
 const (
@@ -104,10 +106,6 @@ func story(missing []string) []act {
 		}})
 }
 
-// awaitNames has `kubectl wait` wait until the names of a CustomResourceDefinition are accepted. Its conditions are null before that, for
-// which a wait for a condition ends with an error: https://github.com/kubernetes/kubectl/issues/1236.
-const awaitNames = "--for=jsonpath={.status.acceptedNames.singular}"
-
 // define returns the kubectl commands that install the definitions in file, or none if they are not missing.
 func define(missing []string, file string) [][]string {
 	if !slices.Contains(missing, file) {
@@ -115,8 +113,8 @@ func define(missing []string, file string) [][]string {
 	}
 	return [][]string{
 		{"apply", "-f", file},
-		{"wait", awaitNames, "--timeout=60s", "-f", file},
-		{"wait", "--for=condition=Established", "--timeout=60s", "-f", file},
+		{"wait", "--for=" + controlplane.DefinitionStates[0], "--timeout=60s", "-f", file},
+		{"wait", "--for=" + controlplane.DefinitionStates[1], "--timeout=60s", "-f", file},
 	}
 }
 

@@ -205,8 +205,7 @@ func (a *Attempts[K]) Judge(now time.Time, key K, obj *unstructured.Unstructured
 		n := 0
 		for _, r := range h.rounds {
 			if slices.ContainsFunc(moveset.Decode(r.changes.Value()), func(of placement.Change) bool {
-				return of.Field == c.Field &&
-					of.Key == c.Key
+				return of.Field == c.Field && of.Key == c.Key
 			}) {
 				n, out.Stability = n+1, r.stability
 			}

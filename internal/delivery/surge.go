@@ -115,8 +115,7 @@ func (s System) leaveOut(decision *Decision, observed *Observation) (unjoined []
 func (s System) handOverAll(object Object, decision Decision, spec *placementv1.Delivery, live *unstructured.Unstructured,
 	observed *Observation, now time.Time) (Handover, error) {
 	if stays := slices.DeleteFunc(s.Leaves(live, decision), func(name string) bool {
-		return !slices.Contains(decision.Contained,
-			name)
+		return !slices.Contains(decision.Contained, name)
 	}); len(stays) > 0 {
 		return s.handOverContainer(object, decision, stays, spec, live, observed, now)
 	}

@@ -463,8 +463,7 @@ func keysOf(current, requested values, outcome *placement.Outcome) []Key {
 		}
 	}
 	return slices.SortedFunc(valuesOf(maps.Values(keys)), func(a, b Key) int {
-		return cmp.Or(cmp.Compare(a.Field, b.Field),
-			cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key))
 	})
 }
 

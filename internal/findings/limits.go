@@ -53,8 +53,7 @@ type demand struct {
 // demandsOn returns the demands of those LimitedResources that limit pods of a class: one for the class, if the LimitedResource limits it,
 // and one for each resource name that it limits and each pod uses. They are in the order of the names of the LimitedResources.
 func demandsOn(class string, limits []placementv1.LimitedResource) (out []demand) {
-	for _, limit := range slices.SortedFunc(slices.Values(limits), func(a,
-		b placementv1.LimitedResource) int {
+	for _, limit := range slices.SortedFunc(slices.Values(limits), func(a, b placementv1.LimitedResource) int {
 		return cmp.Compare(a.Name, b.Name)
 	}) {
 		if quota.LimitsClass(&limit.Spec, class) {

@@ -77,8 +77,7 @@ func (s *ServedTypes) ClusterScoped(resource schema.GroupResource) bool {
 // ignoring case.
 func (s *ServedTypes) HasName(resource schema.GroupResource) bool {
 	return s != nil && slices.ContainsFunc(s.types, func(t ServedType) bool {
-		return t.HasName(resource.Resource) &&
-			t.Group == resource.Group
+		return t.HasName(resource.Resource) && t.Group == resource.Group
 	})
 }
 
@@ -193,8 +192,7 @@ func (s *ServedTypes) Undiscovered() []schema.GroupVersion {
 // hasUndiscovered reports whether the groups and versions include a group version whose resources are unknown.
 func (s *ServedTypes) hasUndiscovered(groups, versions []string) bool {
 	return slices.ContainsFunc(s.undiscovered, func(gv schema.GroupVersion) bool {
-		return contains(groups, gv.Group) &&
-			contains(versions, gv.Version)
+		return contains(groups, gv.Group) && contains(versions, gv.Version)
 	})
 }
 

@@ -315,8 +315,7 @@ func (m *merger) decideAffinities() {
 	if agree {
 		values = together
 	}
-	for _, v := range slices.SortedFunc(slices.Values(m.verdicts), func(a,
-		b *Verdict) int {
+	for _, v := range slices.SortedFunc(slices.Values(m.verdicts), func(a, b *Verdict) int {
 		return cmp.Compare(a.Policy.Name, b.Policy.Name)
 	}) {
 		if !adding(v) || agree && enforced(v) {

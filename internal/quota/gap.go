@@ -56,8 +56,7 @@ func (e *Evaluators) CoverageGap(limit *placementv1.LimitedResource, q placement
 	for _, name := range names {
 		other := equivalentName(t, name)
 		if other == "" || !slices.ContainsFunc(limit.Spec.MatchContains, func(part string) bool {
-			return strings.Contains(string(other),
-				part)
+			return strings.Contains(string(other), part)
 		}) {
 			continue
 		}

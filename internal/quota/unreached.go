@@ -39,8 +39,7 @@ func Unreached(q placementv1.Quota, others []placementv1.Quota, of map[string]st
 		return nil
 	}
 	others = slices.DeleteFunc(slices.Clone(others), func(other placementv1.Quota) bool {
-		return !enforces(other.QuotaSpec()) ||
-			!countsAllOf(other, q, of)
+		return !enforces(other.QuotaSpec()) || !countsAllOf(other, q, of)
 	})
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(q.QuotaSpec().Hard)) {

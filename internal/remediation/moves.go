@@ -182,8 +182,7 @@ func (s *Scheduler) claimsOf(key Key, due Due, carrier Carrier) []claim {
 		rolls := (carrier.Reports || Observes(v.Policy, key.Resource.GroupResource())) &&
 			slices.ContainsFunc(v.Changes, func(c placement.Change) bool { return moveset.Possible(c) && c.ChangesPods() })
 		moves := carrier.Reports && slices.ContainsFunc(v.Changes, func(c placement.Change) bool {
-			return moveset.Possible(c) &&
-				c.MovesClusters()
+			return moveset.Possible(c) && c.MovesClusters()
 		})
 		// An object without clusters runs nowhere anyway.
 		leaves := moves && !carrier.Surges && slices.ContainsFunc(v.Changes, placement.Change.LeavesClusters)

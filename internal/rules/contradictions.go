@@ -327,8 +327,7 @@ func readable(as placementv1.ValueType, value string) bool {
 func compareAs(as placementv1.ValueType, a, b string) int {
 	switch as {
 	case placementv1.ValueTypeVersion:
-		return slices.CompareFunc(versionNumbers(a), versionNumbers(b), func(a,
-			b string) int {
+		return slices.CompareFunc(versionNumbers(a), versionNumbers(b), func(a, b string) int {
 			return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 		})
 	case placementv1.ValueTypeQuantity:

@@ -188,8 +188,7 @@ func (p *Policy) SelectsResource(resource schema.GroupVersionResource) bool {
 // they are data.
 func (p *Policy) NeedsNamespaces() bool {
 	return p.Assignment.Partial() || slices.ContainsFunc(p.Versions(), func(v *Version) bool {
-		return v.Matcher.SelectsNamespaces() ||
-			v.Matcher.Conditional()
+		return v.Matcher.SelectsNamespaces() || v.Matcher.Conditional()
 	})
 }
 

@@ -92,8 +92,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 			kubectl(ctx, "", "create", "--validate=strict", "--namespace", installNamespace, "--filename", filepath.Join("bundle", "manifests", file))
 		}
 	}
-	// The conditions of a new definition are null until its names are accepted, for which kubectl ends with an error.
-	for _, state := range []string{"jsonpath={.status.acceptedNames.singular}", "condition=Established"} {
+	for _, state := range controlplane.DefinitionStates {
 		kubectl(ctx, "", "wait", "--for="+state, "--timeout=60s", "crd", "--all")
 	}
 	aggregateKinds(ctx)

@@ -46,6 +46,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/test/controlplane"
 	"github.com/berth-dev/berth/test/documents"
 	"github.com/berth-dev/berth/test/framework"
 )
@@ -57,8 +58,7 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 
 	BeforeAll(func(ctx SpecContext) {
 		kubectl(ctx, "", "create", "--filename", "hack/demo/clusterprofile-crd.yaml")
-		// The conditions of a new definition are null until its names are accepted, for which kubectl ends with an error.
-		for _, state := range []string{"jsonpath={.status.acceptedNames.singular}", "condition=Established"} {
+		for _, state := range controlplane.DefinitionStates {
 			kubectl(ctx, "", "wait", "--for="+state, "--timeout=60s", "--filename", "hack/demo/clusterprofile-crd.yaml")
 		}
 		newNamespace(ctx, own, nil)

@@ -34,6 +34,11 @@ const assetsVariable = "KUBEBUILDER_ASSETS"
 // moduleLine is what go.mod of this repository begins with.
 var moduleLine = regexp.MustCompile(`(?m)^module github\.com/berth-dev/berth$`)
 
+// DefinitionStates are what `kubectl wait --for` has to wait for, one after the other, until the API server serves a new
+// CustomResourceDefinition. Its conditions are null before its names are accepted, for which a wait for a condition ends with an error:
+// https://github.com/kubernetes/kubectl/issues/1236.
+var DefinitionStates = [...]string{"jsonpath={.status.acceptedNames.singular}", "condition=Established"}
+
 // RepositoryRoot returns the directory of this repository's go.mod, found by walking up from the working directory.
 func RepositoryRoot() (string, error) {
 	wd, err := os.Getwd()

@@ -135,8 +135,7 @@ func (s *objects) removeType(ctx context.Context, r schema.GroupVersionResource)
 	taken := false
 	for other, t := range s.mirror.tables {
 		taken = taken || slices.ContainsFunc(t.places, func(p documentPlace) bool {
-			return other.Resource == r.Resource &&
-				p.path == barePlace(r)
+			return other.Resource == r.Resource && p.path == barePlace(r)
 		})
 	}
 	for name := range s.session.manifest.Types {

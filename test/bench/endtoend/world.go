@@ -107,9 +107,8 @@ func newWorld(ctx context.Context, n int) (_ *world, err error) {
 	for _, args := range [][]string{
 		{"apply", "--server-side", "-k", "config/dev"},
 		{"apply", "--server-side", "-f", "hack/demo/clusterprofile-crd.yaml"},
-		// The conditions of a new definition are null until its names are accepted, for which kubectl ends with an error.
-		{"wait", "--for=jsonpath={.status.acceptedNames.singular}", "--timeout=60s", "crd", "--all"},
-		{"wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"},
+		{"wait", "--for=" + controlplane.DefinitionStates[0], "--timeout=60s", "crd", "--all"},
+		{"wait", "--for=" + controlplane.DefinitionStates[1], "--timeout=60s", "crd", "--all"},
 		// Without a controller manager, ClusterRoles are not aggregated.
 		{"create", "clusterrolebinding", "berth-bench-wide", "--clusterrole=berth-dev-wide", "--user=" + operatorUser},
 	} {

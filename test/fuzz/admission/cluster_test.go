@@ -149,8 +149,7 @@ func (c *cluster) startPlane(ctx context.Context) error {
 	if err := c.applyManifests(ctx, "cluster.yaml"); err != nil {
 		return err
 	}
-	// The conditions of a new definition are null until its names are accepted, for which kubectl ends with an error.
-	for _, state := range []string{"jsonpath={.status.acceptedNames.singular}", "condition=Established"} {
+	for _, state := range controlplane.DefinitionStates {
 		if err := c.kubectl(ctx, "", "wait", "--for="+state, "--timeout=60s", "crd", "--all"); err != nil {
 			return err
 		}
