@@ -301,10 +301,13 @@ RANDOM_PACKAGES = $(shell grep --recursive --files-with-matches --include=*_test
 # How long make churn changes things, as in 8h, and how often in a second.
 CHURN ?= 20m
 CHURN_RATE ?= 20
+# Where make churn writes the heap profile of each replica after each round.
+CHURN_HEAPS ?= $(CURDIR)/bin/reports/churn
 
 .PHONY: churn
 churn: $(assets) ## Change clusters, policies, and workloads for CHURN, and kill leaders and API servers; fails if replicas grow, or decide otherwise than a new one.
-	BERTH_CHURN=$(CHURN) BERTH_CHURN_RATE=$(CHURN_RATE) go test -count=1 -vet=off $(TEST_LINK) -timeout=0 ./test/integration/scaling \
+	mkdir -p $(CHURN_HEAPS)
+	BERTH_CHURN=$(CHURN) BERTH_CHURN_RATE=$(CHURN_RATE) BERTH_CHURN_HEAPS=$(CHURN_HEAPS) go test -count=1 -vet=off $(TEST_LINK) -timeout=0 ./test/integration/scaling \
 	  -args -ginkgo.focus='Under churn' -ginkgo.timeout=100h -ginkgo.v
 
 # The sizes of make scaling, as workloads/clusters/policies, and the memory limit of the replicas, as in 1800MiB.

@@ -31,11 +31,11 @@ import (
 	"github.com/berth-dev/berth/internal/tracing"
 )
 
-// emit emits an Event on the object, unless too many that are alike came lately. cause says why the policies act; it is empty if Events of
-// different causes are bounded together.
+// emit emits an Event on the object, unless too many that are alike came lately. cause says why the policies act; it is empty for Events
+// that have no causes.
 func (c *Controller) emit(s *scope, kind events.Kind, due remediation.Due, cause, message string) {
-	of := events.Alike{Kind: kind, Namespace: s.key.Namespace, Policy: due[0].Policy.Name, Policies: due.Policies(), Cause: cause}
-	if c.limiter.Permits(of) {
+	of := events.Alike{Kind: kind, Namespace: s.key.Namespace, Policy: due[0].Policy.Name, Policies: due.Policies()}
+	if c.limiter.Permits(of, cause) {
 		c.Events.OnObject(s.object, s.key.Namespace, kind, message)
 	}
 }

@@ -235,6 +235,9 @@ func (r *Recorder) OnSum(ctx context.Context, reader client.Reader, sum Sum) {
 	if sum.Cause != "" {
 		message += "; cause: " + sum.Cause
 	}
+	if sum.OtherCauses {
+		message += ", and others"
+	}
 	if name := sum.Namespace; name != "" {
 		r.On(&corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Namespace: name, Name: name}, kind, message)
 	} else {

@@ -27,7 +27,7 @@ import (
 )
 
 // The events of one Alike: maxAtOnce may be emitted at once, and another one after each interval. Those are the numbers of objects for
-// which client-go's older recorder combines events.
+// which client-go's older recorder combines events. If their cause changes, maxAtOnce may be emitted again, at most once in an interval.
 const (
 	maxAtOnce = 10
 	interval  = time.Minute
@@ -39,7 +39,8 @@ const (
 )
 
 // Alike is the key by which a Limiter counts events on different objects together: the kind of the events, the namespace of the objects,
-// the policies that act on the objects, and the cause.
+// and the policies that act on the objects. The cause is not in it: that of a policy that changes each second would be another one each
+// second.
 type Alike struct {
 	Kind Kind
 	// Namespace is that of the objects; empty for objects without a namespace.
@@ -47,18 +48,20 @@ type Alike struct {
 	// Policy is the name of the first of the policies that act on the objects. If the objects have no namespace, the event with the sum is
 	// emitted on that policy. Policies names all of them for a message.
 	Policy, Policies string
-	// Cause says why the policies act on the objects; empty if that does not distinguish the events.
-	Cause string
 }
 
 // Sum is the number of events that were alike and have not been emitted.
 type Sum struct {
 	Alike
 	Events int
+	// Cause says why the policies act on the object of the first of these events; empty if the events have no causes. OtherCauses is whether
+	// another one of them had another cause.
+	Cause       string
+	OtherCauses bool
 }
 
-// Limiter bounds the events on the objects of a sweep, each of which is a write to the API server. It permits the first events that are
-// alike, and then one in each interval. It counts the others.
+// Limiter bounds the events on the objects of sweeps, each of which is a write to the API server, and stays in client-go's recorder for
+// minutes. It permits the first events that are alike, and then one in each interval. It counts the others.
 //
 // client-go does not bound them: the recorder of the events API combines events on one object only. That of the older API, with
 // record.CorrelatorOptions, could treat all objects as one. Then the sum would be on one of the objects, and each event that it counts
@@ -79,8 +82,11 @@ type Limiter struct {
 type counter struct {
 	// permits has a token for each event that may be emitted. An event for which it has none is withheld.
 	permits flowcontrol.PassiveRateLimiter
-	// withheld is the number of events that were not emitted and are in no sum yet. due is when their sum is due, if there are any.
-	withheld int
+	// cause is that of the event that came when permits was made, and renewed that time.
+	cause   string
+	renewed time.Time
+	// withheld are the events that were not emitted and are in no sum yet. due is when their sum is due, if there are any.
+	withheld Sum
 	due      time.Time
 	// sumInterval is the time from the next event that is withheld to its sum. It doubles with each sum, up to maxSumInterval.
 	sumInterval time.Duration
@@ -94,26 +100,32 @@ func NewLimiter(c clock.PassiveClock) *Limiter {
 	return &Limiter{clock: c, alike: map[Alike]*counter{}}
 }
 
-// Permits reports whether an event may be emitted. Otherwise, it counts the event for a sum.
-func (l *Limiter) Permits(of Alike) bool {
+// Permits reports whether an event may be emitted. Otherwise, it counts the event for a sum. cause says why the policies act on the object;
+// it is empty for events that have no causes.
+func (l *Limiter) Permits(of Alike, cause string) bool {
 	now := l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.alike[of]
 	if c == nil {
-		qps := float32(1 / interval.Seconds())
-		c = &counter{permits: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(qps, maxAtOnce, l.clock), sumInterval: interval}
+		c = &counter{sumInterval: interval}
 		l.alike[of] = c
+	}
+	if c.permits == nil || c.cause != cause && now.Sub(c.renewed) >= interval {
+		qps := float32(1 / interval.Seconds())
+		c.permits, c.cause, c.renewed = flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(qps, maxAtOnce, l.clock), cause, now
 	}
 	c.last = now
 	if c.permits.TryAccept() {
 		return true
 	}
-	if c.withheld == 0 {
+	if c.withheld.Events == 0 {
+		c.withheld = Sum{Alike: of, Cause: cause}
 		c.due = now.Add(c.sumInterval)
 		c.sumInterval = min(2*c.sumInterval, maxSumInterval)
 	}
-	c.withheld++
+	c.withheld.Events++
+	c.withheld.OtherCauses = c.withheld.OtherCauses || c.withheld.Cause != cause
 	return false
 }
 
@@ -130,16 +142,15 @@ func (l *Limiter) Sums(all bool) (out []Sum) {
 	l.looked = now
 	for of, c := range l.alike {
 		switch {
-		case c.withheld > 0 && (all || !now.Before(c.due)):
-			out = append(out, Sum{of, c.withheld})
-			c.withheld = 0
-		case c.withheld == 0 && now.Sub(c.last) >= maxAtOnce*interval:
+		case c.withheld.Events > 0 && (all || !now.Before(c.due)):
+			out = append(out, c.withheld)
+			c.withheld = Sum{}
+		case c.withheld.Events == 0 && now.Sub(c.last) >= maxAtOnce*interval:
 			delete(l.alike, of)
 		}
 	}
 	slices.SortFunc(out, func(a, b Sum) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Policies, b.Policies), cmp.Compare(a.Kind.Reason, b.Kind.Reason),
-			cmp.Compare(a.Cause, b.Cause))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Policies, b.Policies), cmp.Compare(a.Kind.Reason, b.Kind.Reason))
 	})
 	return out
 }

@@ -20,8 +20,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
+	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,6 +89,10 @@ func churnRate() float32 {
 	return float32(rate)
 }
 
+// heapsDir is the directory into which the heap profile of each replica is written after each round: BERTH_CHURN_HEAPS. It is empty for no
+// profiles. The command "go tool pprof -base" on the profiles of two rounds says what a replica holds more than before.
+func heapsDir() string { return os.Getenv("BERTH_CHURN_HEAPS") }
+
 var churnCluster = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
 
 // churn changes clusters, policies, and workloads at random, and the replicas that decide them.
@@ -138,7 +146,7 @@ var _ = Describe("Under churn", Serial, func() {
 			c.changeFor(ctx, round, disturb)
 			c.calm(ctx)
 			c.expectFreshDecisions(ctx)
-			c.expectNoGrowth(ctx)
+			c.expectNoGrowth(ctx, i)
 			watches = append(watches, watchesOf(ctx))
 			c.mu.Lock()
 			AddReportEntry(fmt.Sprintf("round %d: %d changes made, %d refused while a process was down, %v watches", i, c.made, c.refused, watches[i]), ReportEntryVisibilityAlways)
@@ -234,9 +242,14 @@ func (c *churn) revive(ctx context.Context) {
 		}
 	})
 	for len(c.members) < churnReplicas {
-		started := commands.StartReady(ctx, c.proxy.URL(), "--leader-elect")
+		flags, profiles := []string{"--leader-elect"}, ""
+		if heapsDir() != "" {
+			profiles = net.JoinHostPort("127.0.0.1", strconv.Itoa(framework.FreePort()))
+			flags = append(flags, "--pprof-bind-address="+profiles)
+		}
+		started := commands.StartReady(ctx, c.proxy.URL(), flags...)
 		DeferCleanup(started.Kill)
-		c.members = append(c.members, &member{Command: started, backend: c.proxy.Add(started.URL)})
+		c.members = append(c.members, &member{Command: started, backend: c.proxy.Add(started.URL), profiles: profiles})
 	}
 }
 
@@ -405,8 +418,8 @@ func (c *churn) expectFreshDecisions(ctx context.Context) {
 	}).WithContext(ctx).Should(BeEmpty(), "differences from the decisions of a new process")
 }
 
-// expectNoGrowth compares what each replica holds with what it held in its role when all was calm for the first time.
-func (c *churn) expectNoGrowth(ctx context.Context) {
+// expectNoGrowth compares what each replica holds after a round with what it held in its role when all was calm for the first time.
+func (c *churn) expectNoGrowth(ctx context.Context, round int) {
 	GinkgoHelper()
 	leaders, err := leading(ctx, c.members)
 	Expect(err).NotTo(HaveOccurred())
@@ -416,15 +429,39 @@ func (c *churn) expectNoGrowth(ctx context.Context) {
 		Expect(err).NotTo(HaveOccurred())
 		heap, err := m.Value(ctx, "go_memstats_next_gc_bytes")
 		Expect(err).NotTo(HaveOccurred())
+		if dir := heapsDir(); dir != "" {
+			Expect(m.saveHeap(ctx, filepath.Join(dir, fmt.Sprintf("%s-round-%d.pb.gz", m.name(), round)))).To(Succeed())
+		}
 		now := measures{goroutines: goroutines, heap: heap / (1 << 20)}
 		first, ok := c.first[r]
 		if !ok {
 			c.first[r], first = now, now
 		}
-		AddReportEntry(fmt.Sprintf("leads: %t, goroutines: %v, at first %v, heap: %.0f MiB, at first %.0f", r.leads, now.goroutines, first.goroutines, now.heap, first.heap))
+		AddReportEntry(fmt.Sprintf("%s leads: %t, goroutines: %v, at first %v, heap: %.0f MiB, at first %.0f", m.name(), r.leads, now.goroutines, first.goroutines, now.heap, first.heap))
 		Expect(now.goroutines).To(BeNumerically("<=", 1.25*first.goroutines+50), "goroutines")
 		Expect(now.heap).To(BeNumerically("<=", 1.5*first.heap+32), "MiB of heap")
 	}
+}
+
+// name is the name of a replica in reports and in the names of its profiles.
+func (m *member) name() string { return "replica-" + strings.TrimPrefix(m.URL, "https://localhost:") }
+
+// saveHeap writes a profile of the replica's heap after a garbage collection.
+func (m *member) saveHeap(ctx context.Context, path string) (err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.profiles+"/debug/pprof/heap?gc=1", nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, text, 0o600)
 }
 
 // watchesOf returns the number of watches at the API server.
