@@ -128,8 +128,10 @@ func (f *Framework) CreateReadyPolicy(ctx context.Context, p *placementv1.Placem
 // AwaitReady waits until the policy's newest generation decides and the API server calls its webhooks.
 func (f *Framework) AwaitReady(ctx context.Context, name string) {
 	ginkgo.GinkgoHelper()
-	gomega.Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReady).
-		Should(BeCondition(metav1.ConditionTrue, placementv1.ReasonInForce))
+	f.awaitCondition(ctx, &placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}, func(o client.Object) metav1.Condition {
+		p, _ := o.(*placementv1.PlacementPolicy)
+		return newestCondition(p, placementv1.ConditionReady)
+	}, BeCondition(metav1.ConditionTrue, placementv1.ReasonInForce))
 	f.awaitMutatingWebhooks(ctx)
 }
 
@@ -147,7 +149,7 @@ func (f *Framework) AwaitValidation(ctx context.Context) {
 	gomega.Eventually(func(g gomega.Gomega, ctx context.Context) {
 		err := f.Client.Create(ctx, NewPolicy("broken", "not rego", "apps", "replicasets"), client.DryRunAll)
 		g.Expect(apierrors.IsInvalid(err)).To(gomega.BeTrue(), "%v", err)
-	}).WithContext(ctx).Should(gomega.Succeed())
+	}).WithContext(ctx).WithPolling(Interval / 10).Should(gomega.Succeed())
 }
 
 // names counts those of NewName.
@@ -187,11 +189,16 @@ func (f *Framework) Condition(ctx context.Context, policy, conditionType string)
 	if err != nil {
 		return metav1.Condition{}, err
 	}
+	return newestCondition(p, conditionType), nil
+}
+
+// newestCondition is Condition for a policy that was read already.
+func newestCondition(p *placementv1.PlacementPolicy, conditionType string) metav1.Condition {
 	c := meta.FindStatusCondition(p.Status.Conditions, conditionType)
 	if c == nil || c.ObservedGeneration != p.Generation || p.Status.ObservedGeneration != p.Generation {
-		return metav1.Condition{}, nil
+		return metav1.Condition{}
 	}
-	return *c, nil
+	return *c
 }
 
 // BeCondition matches a condition by its status and reason and, if any are given, by parts of its message.

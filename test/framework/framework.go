@@ -73,7 +73,7 @@ const (
 // Framework is a control plane, with Berth's CRDs and RBAC where Start made it.
 type Framework struct {
 	// Client acts as an administrator.
-	Client client.Client
+	Client client.WithWatch
 	// Config is the administrator's.
 	Config *rest.Config
 
@@ -147,7 +147,7 @@ func Attach(config *rest.Config, kubeconfig, kubectl string) *Framework {
 	scheme := setup.NewScheme()
 	gomega.Expect(apiextensionsv1.AddToScheme(scheme)).To(gomega.Succeed())
 	var err error
-	f.Client, err = client.New(f.Config, client.Options{Scheme: scheme})
+	f.Client, err = client.NewWithWatch(f.Config, client.Options{Scheme: scheme})
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	return f
 }

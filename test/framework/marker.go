@@ -91,8 +91,9 @@ func (f *Framework) awaitMarker(ctx context.Context, name string, configuration 
 	// No policy matches objects in kube-system.
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name,
 		Labels: map[string]string{markerLabel: name}}}
+	// The copy is usually new enough after some milliseconds, and no event says so.
 	gomega.Eventually(func(ctx context.Context) error {
 		return f.Client.Create(ctx, object.DeepCopy(), client.DryRunAll)
-	}).WithContext(ctx).Should(gomega.MatchError(gomega.ContainSubstring(markerExpression)))
+	}).WithContext(ctx).WithPolling(Interval / 10).Should(gomega.MatchError(gomega.ContainSubstring(markerExpression)))
 	gomega.Expect(f.Client.Delete(ctx, configuration)).To(gomega.Succeed())
 }

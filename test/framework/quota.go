@@ -75,14 +75,14 @@ func (f *Framework) CreateReadyQuota(ctx context.Context, o client.Object) {
 // reads the object into o.
 func (f *Framework) AwaitReadyQuota(ctx context.Context, o client.Object) {
 	ginkgo.GinkgoHelper()
-	gomega.Eventually(func(ctx context.Context) (*metav1.Condition, error) {
-		err := f.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
+	f.awaitCondition(ctx, o, func(o client.Object) metav1.Condition {
 		ready := meta.FindStatusCondition(QuotaConditions(o), placementv1.ConditionReady)
-		if ready != nil && ready.ObservedGeneration != o.GetGeneration() {
-			ready = nil
+		if ready == nil || ready.ObservedGeneration != o.GetGeneration() {
+			return metav1.Condition{}
 		}
-		return ready, err
-	}).WithContext(ctx).Should(gomega.HaveField("Status", metav1.ConditionTrue))
+		return *ready
+	}, gomega.HaveField("Status", metav1.ConditionTrue))
+	gomega.Expect(f.Client.Get(ctx, client.ObjectKeyFromObject(o), o)).To(gomega.Succeed())
 	f.awaitValidatingWebhooks(ctx)
 }
 
