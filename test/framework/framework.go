@@ -37,6 +37,7 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
@@ -114,6 +115,12 @@ func WithControllerManager(o *controlplane.Options) { o.ControllerManager = true
 // StartEmpty is Start, and installs nothing: there is no Operator.
 func StartEmpty(ctx context.Context, tune ...func(*controlplane.Options)) *Framework {
 	ginkgo.GinkgoHelper()
+	return StartEmptyPlanes(ctx, 1, tune...)[0]
+}
+
+// StartEmptyPlanes is StartEmpty for several control planes, which start at the same time.
+func StartEmptyPlanes(ctx context.Context, count int, tune ...func(*controlplane.Options)) []*Framework {
+	ginkgo.GinkgoHelper()
 	ctrl.SetLogger(zap.New(zap.WriteTo(ginkgo.GinkgoWriter), zap.UseDevMode(true)))
 	gomega.SetDefaultEventuallyTimeout(Timeout)
 	gomega.SetDefaultEventuallyPollingInterval(Interval)
@@ -126,15 +133,32 @@ func StartEmpty(ctx context.Context, tune ...func(*controlplane.Options)) *Frame
 	for _, t := range tune {
 		t(&options)
 	}
-	plane, err := controlplane.Start(ctx, options)
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	text, err := plane.Kubeconfig(controlplane.AdminUser, "system:masters")
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	kubeconfig := filepath.Join(ginkgo.GinkgoT().TempDir(), "kubeconfig")
-	gomega.Expect(os.WriteFile(kubeconfig, text, 0o600)).To(gomega.Succeed())
-	f := Attach(plane.Config(), kubeconfig, plane.KubectlPath())
-	f.Plane = plane
-	return f
+	planes := make([]*controlplane.ControlPlane, count)
+	var group errgroup.Group
+	for i := range planes {
+		group.Go(func() (err error) {
+			planes[i], err = controlplane.Start(ctx, options)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		for _, plane := range planes {
+			if plane != nil {
+				err = errors.Join(err, plane.Stop())
+			}
+		}
+		gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+	out := make([]*Framework, count)
+	for i, plane := range planes {
+		text, err := plane.Kubeconfig(controlplane.AdminUser, "system:masters")
+		gomega.Expect(err).NotTo(gomega.HaveOccurred())
+		kubeconfig := filepath.Join(ginkgo.GinkgoT().TempDir(), "kubeconfig")
+		gomega.Expect(os.WriteFile(kubeconfig, text, 0o600)).To(gomega.Succeed())
+		out[i] = Attach(plane.Config(), kubeconfig, plane.KubectlPath())
+		out[i].Plane = plane
+	}
+	return out
 }
 
 // Attach returns a framework for a cluster that runs already and that the caller stops, by an administrator's

@@ -71,7 +71,8 @@ func TestRemote(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	host, served = framework.StartEmpty(ctx, framework.WithControllerManager), framework.StartEmpty(ctx, framework.WithControllerManager)
+	planes := framework.StartEmptyPlanes(ctx, 2, framework.WithControllerManager)
+	host, served = planes[0], planes[1]
 	DeferCleanup(host.Stop)
 	DeferCleanup(served.Stop)
 	copyTree()
