@@ -17,6 +17,7 @@ limitations under the License.
 package framework
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,36 +84,45 @@ func (c *Commands) kubeconfig() string { return filepath.Join(c.group.Dir(), "ku
 // Ready. Flags are added to those that tell it where to listen.
 func (c *Commands) StartReady(ctx context.Context, url string, flags ...string) *Command {
 	ginkgo.GinkgoHelper()
-	var out *Command
-	start := func() {
-		url := url
-		c.started++
-		name := fmt.Sprintf("manager-%d", c.started)
-		webhooks, probes, metrics := FreePort(), FreePort(), FreePort()
-		out = &Command{
-			URL: "https://localhost:" + strconv.Itoa(webhooks), log: c.group.LogPath(name),
-			probes: net.JoinHostPort("127.0.0.1", strconv.Itoa(probes)), metrics: net.JoinHostPort("127.0.0.1", strconv.Itoa(metrics)),
-		}
-		if url == "" {
-			url = out.URL
-		}
-		var err error
-		out.Process, err = c.group.Start(name, c.binary, append([]string{
-			"--kubeconfig=" + c.kubeconfig(), "--webhook-url=" + url,
-			"--webhook-host=127.0.0.1", "--webhook-port=" + strconv.Itoa(webhooks),
-			"--health-probe-bind-address=" + out.probes,
-			"--metrics-bind-address=" + out.metrics, "--metrics-secure=false",
-		}, flags...)...)
-		gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	return c.StartAllReady(ctx, 1, url, flags...)[0]
+}
+
+// StartAllReady is StartReady for several replicas, which start at the same time.
+func (c *Commands) StartAllReady(ctx context.Context, count int, url string, flags ...string) []*Command {
+	ginkgo.GinkgoHelper()
+	out := make([]*Command, count)
+	for i := range out {
+		out[i] = c.start(url, flags)
 	}
-	start()
-	gomega.Eventually(func(ctx context.Context) error {
-		err := out.Ready(ctx)
-		if err != nil && strings.Contains(process.Tail(out.log), "address already in use") {
-			start()
-		}
-		return err
-	}).WithContext(ctx).WithTimeout(2 * Timeout).Should(gomega.Succeed())
+	for i := range out {
+		gomega.Eventually(func(ctx context.Context) error {
+			err := out[i].Ready(ctx)
+			if err != nil && strings.Contains(process.Tail(out[i].log), "address already in use") {
+				out[i] = c.start(url, flags)
+			}
+			return err
+		}).WithContext(ctx).WithTimeout(2 * Timeout).Should(gomega.Succeed())
+	}
+	return out
+}
+
+func (c *Commands) start(url string, flags []string) *Command {
+	ginkgo.GinkgoHelper()
+	c.started++
+	name := fmt.Sprintf("manager-%d", c.started)
+	webhooks, probes, metrics := FreePort(), FreePort(), FreePort()
+	out := &Command{
+		URL: "https://localhost:" + strconv.Itoa(webhooks), log: c.group.LogPath(name),
+		probes: net.JoinHostPort("127.0.0.1", strconv.Itoa(probes)), metrics: net.JoinHostPort("127.0.0.1", strconv.Itoa(metrics)),
+	}
+	var err error
+	out.Process, err = c.group.Start(name, c.binary, append([]string{
+		"--kubeconfig=" + c.kubeconfig(), "--webhook-url=" + cmp.Or(url, out.URL),
+		"--webhook-host=127.0.0.1", "--webhook-port=" + strconv.Itoa(webhooks),
+		"--health-probe-bind-address=" + out.probes,
+		"--metrics-bind-address=" + out.metrics, "--metrics-secure=false",
+	}, flags...)...)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	return out
 }
 

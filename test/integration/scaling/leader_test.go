@@ -79,8 +79,7 @@ var _ = Describe("Of three replicas", func() {
 	)
 	BeforeEach(func(ctx SpecContext) {
 		proxy, members = framework.StartProxy(), nil
-		for range replicas {
-			c := commands.StartReady(ctx, proxy.URL(), "--leader-elect")
+		for _, c := range commands.StartAllReady(ctx, replicas, proxy.URL(), "--leader-elect") {
 			DeferCleanup(c.Kill)
 			members = append(members, &member{Command: c, backend: proxy.Add(c.URL)})
 		}

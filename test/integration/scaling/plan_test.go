@@ -80,8 +80,7 @@ var _ = Describe("A plan of many moves", func() {
 	It("is carried out once, at the pace of the budget, also if the leader is killed in the midst", func(ctx SpecContext) {
 		proxy := framework.StartProxy()
 		var members []*member
-		for range 2 {
-			c := commands.StartReady(ctx, proxy.URL(), "--leader-elect")
+		for _, c := range commands.StartAllReady(ctx, 2, proxy.URL(), "--leader-elect") {
 			DeferCleanup(c.Kill)
 			members = append(members, &member{Command: c, backend: proxy.Add(c.URL)})
 		}
