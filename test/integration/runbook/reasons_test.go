@@ -34,6 +34,8 @@ import (
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -271,6 +273,7 @@ var staged = map[string]stage{
 		policy(ctx, "zones", zone, func(p *placementv1.PlacementPolicy) {
 			p.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "harbour"}}
 		})
+		DeferCleanup(f.MustKubectl, "", "label", "namespace", "shop", "team-")
 	}},
 	placementv1.ReasonUnknownClass: {condition: placementv1.ConditionMatched, do: func(ctx context.Context) {
 		Expect(f.Client.Create(ctx, framework.NewScopedQuota("shop", "boats", placementv1.QuotaSpec{
@@ -357,8 +360,10 @@ annotations["example.com/n"] := n
 		policy(ctx, "zones", oneCluster, toKarmada)
 	}, shows: "written by rival"},
 	placementv1.ReasonNotRunning: {condition: placementv1.ConditionRunning, do: func(ctx context.Context) {
-		framework.KubeFleetPlacements.Install(ctx, f)
-		framework.KubeFleetWorks.Install(ctx, f)
+		for _, definition := range []framework.Definition{framework.KubeFleetPlacements, framework.KubeFleetWorks} {
+			definition.Install(ctx, f)
+			DeferCleanup(definition.Uninstall, f)
+		}
 		f.MustKubectl(ctx, "", "apply", "-f", "config/rbac/delivery/kubefleet.yaml")
 		policy(ctx, "zones", oneCluster, func(p *placementv1.PlacementPolicy) {
 			// The ConfigMap kube-root-ca.crt, which the cluster creates, may come late, and nothing would report that it runs.
@@ -400,6 +405,7 @@ annotations["example.com/n"] := n
 			f.MustKubectl(ctx, `{"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ClusterProfile", "metadata": {"name": "twin"}, "spec": {"clusterManager": {"name": "m"}}}`,
 				"--namespace="+namespace, "create", "-f", "-")
 		}
+		DeferCleanup(f.MustKubectl, "", "--namespace=shop", "delete", "clusterprofile", "twin")
 		policy(ctx, "zones", "package zones\n\nannotations[\"example.com/clusters\"] := count(data.clusters)\n")
 	}, after: func(ctx context.Context) {
 		f.MustKubectl(ctx, "", "--namespace=default", "delete", "clusterprofile", "twin")
@@ -476,20 +482,44 @@ func condition(ctx context.Context, conditionType string) (metav1.Condition, err
 	return metav1.Condition{}, nil
 }
 
+// reset removes what specs and the runbook's commands create. It keeps namespaces, because their deletion takes seconds.
+func reset(ctx SpecContext) {
+	for _, kind := range []client.Object{&placementv1.PlacementPolicy{}, &placementv1.ClusterScopedQuota{}, &placementv1.LimitedResource{}} {
+		Expect(f.Client.DeleteAllOf(ctx, kind)).To(Succeed())
+	}
+	for _, namespace := range []string{"shop", framework.OperatorNamespace} {
+		Expect(f.Client.DeleteAllOf(ctx, &placementv1.ScopedQuota{}, client.InNamespace(namespace))).To(Succeed())
+	}
+	for _, o := range []client.Object{
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "berth-placement"}},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "berth-quota"}},
+		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "harbour"}},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "berth-reads-harbours"}},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "berth-places-harbours"}},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "berth-delivery-karmada"}},
+	} {
+		Expect(client.IgnoreNotFound(f.Client.Delete(ctx, o))).To(Succeed())
+	}
+	for _, name := range []string{
+		"harbours.example.com", "propagationpolicies." + propagationPolicy.Group, "clusterpropagationpolicies." + propagationPolicy.Group,
+	} {
+		f.UninstallCRD(ctx, name)
+	}
+	// Until then the API server still calls webhooks, which no replica answers.
+	f.AwaitWebhooks(ctx)
+	Expect(f.Client.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace("shop"))).To(Succeed())
+	// kube-controller-manager removes the permissions of the deleted ClusterRoles from the operator's.
+	Eventually(func(ctx context.Context) ([]rbacv1.PolicyRule, error) {
+		role := &rbacv1.ClusterRole{}
+		err := f.Client.Get(ctx, client.ObjectKey{Name: "berth-workloads"}, role)
+		return role.Rules, err
+	}).WithContext(ctx).ShouldNot(ContainElement(HaveField("APIGroups", ContainElement(BeElementOf("example.com", propagationPolicy.Group)))))
+}
+
 var _ = Describe("What the runbook says of", func() {
 	BeforeEach(func(ctx SpecContext) {
-		Eventually(func(ctx context.Context) error {
-			return f.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
-		}).WithContext(ctx).Should(Succeed())
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, "shop", "web", nil))).To(Succeed())
-		DeferCleanup(func(ctx SpecContext) {
-			f.MustKubectl(ctx, "", "delete", "--all", "plpol,csquota,limres")
-			f.MustKubectl(ctx, "", "delete", "--all", "--all-namespaces", "squota")
-			f.MustKubectl(ctx, "", "delete", "--ignore-not-found", "-f", "config/rbac/delivery/karmada.yaml", "-f", "hack/demo/propagationpolicy-crd.yaml")
-			f.MustKubectl(ctx, "", "delete", "--ignore-not-found", "clusterrole/berth-reads-harbours", "clusterrole/berth-places-harbours", "crd/harbours.example.com", "priorityclass/harbour")
-			f.MustKubectl(ctx, "", "delete", "--ignore-not-found", "mutatingwebhookconfiguration/berth-placement", "validatingwebhookconfiguration/berth-quota")
-			f.MustKubectl(ctx, "", "delete", "namespace", "shop")
-		})
+		DeferCleanup(reset)
 	})
 
 	It("a stage that waits for its approval", func(ctx SpecContext) {

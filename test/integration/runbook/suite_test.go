@@ -48,6 +48,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	f.MustKubectl(ctx, "", "delete", "clusterrole", "berth-dev-wide")
 	f.MustKubectl(ctx, "", "create", "clusterrole", "berth-places-configmaps", "--verb=get,list,watch,patch", "--resource=configmaps")
 	f.MustKubectl(ctx, "", "label", "clusterrole", "berth-places-configmaps", "placement.berth.dev/aggregate-to-manager=true")
+	f.MustKubectl(ctx, "", "create", "namespace", "shop")
 })
 
 func read(path string) string {
