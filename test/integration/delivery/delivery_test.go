@@ -472,7 +472,7 @@ var _ = Describe("Delivery", func() {
 	})
 
 	// Karmada's webhook removes fields that are false from what it decodes, and sets others.
-	It("does not fight with what a system drops or changes in the same request, and restores what others change at once", Serial, func(ctx SpecContext) {
+	It("does not fight with what a system drops or changes in the same request, and restores what others change at once", func(ctx SpecContext) {
 		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
 		mutation := func(expression string) admissionregistrationv1.Mutation {
 			return admissionregistrationv1.Mutation{PatchType: admissionregistrationv1.PatchTypeJSONPatch, JSONPatch: &admissionregistrationv1.JSONPatch{Expression: expression}}
@@ -637,7 +637,7 @@ var _ = Describe("Delivery", func() {
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
 	})
 
-	It("waits for the system's CRDs, and continues when they come", Serial, func(ctx SpecContext) {
+	It("waits for the system's CRDs, and continues when they come", func(ctx SpecContext) {
 		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
 		p := fl.policy(toKarmada, namespace)
 		f.CreateReadyPolicy(ctx, p)

@@ -212,7 +212,7 @@ var _ = Describe("A developer", func() {
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "cluster "+fl.cluster("a")+": its health is Unhealthy"))
 	})
 
-	It("does not exempt a placement object from policies by the label of delivered ones", Serial, func(ctx SpecContext) {
+	It("does not exempt a placement object from policies by the label of delivered ones", func(ctx SpecContext) {
 		const guard = "docs/examples/delivered-label.yaml"
 		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
 		p := fl.policy(toKarmada, namespace)
@@ -401,7 +401,7 @@ var _ = Describe("A user who may write delivered objects", func() {
 		Eventually(delivered).WithContext(ctx).WithArguments(propagationPolicy, namespace, objectName).Should(Equal(before))
 	})
 
-	It("gets them if Berth's permissions are revoked first", Serial, func(ctx SpecContext) {
+	It("gets them if Berth's permissions are revoked first", func(ctx SpecContext) {
 		const role, wide = "berth-delivery-karmada", "berth-test-wide"
 		user := framework.OperatorNamespace + ":berth-controller-manager"
 		may := func(ctx context.Context) string {

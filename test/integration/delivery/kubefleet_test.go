@@ -149,7 +149,7 @@ var _ = Describe("A workload that KubeFleet still has in another cluster", func(
 		Eventually(compliantCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonCompliant))
 	})
 
-	It("says when Works are not served", Serial, func(ctx SpecContext) {
+	It("says when Works are not served", func(ctx SpecContext) {
 		framework.KubeFleetWorks.Uninstall(ctx, f)
 		DeferCleanup(func(ctx SpecContext) { framework.KubeFleetWorks.Install(ctx, f) })
 		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
@@ -251,7 +251,7 @@ func (fl fleet) join(ctx context.Context, name, joined string) {
 	Expect(f.Client.Status().Update(ctx, o)).To(Succeed())
 }
 
-var _ = Describe("A cluster that has not joined KubeFleet", Serial, func() {
+var _ = Describe("A cluster that has not joined KubeFleet", func() {
 	It("is not delivered to before it joins, and is reported", func(ctx SpecContext) {
 		fleetMember.Install(ctx, f)
 		DeferCleanup(func(ctx SpecContext) { fleetMember.Uninstall(ctx, f) })

@@ -246,7 +246,7 @@ var _ = Describe("Placement objects with a status", func() {
 
 	// For 20 seconds after a kill of Berth, Berth nominated Workloads for the clusters of earlier decisions. In this spec, a policy whose
 	// engine does not respond keeps Berth from deciding the Workload again.
-	It("of Kueue are not nominated after a restart before they are decided", Serial, func(ctx SpecContext) {
+	It("of Kueue are not nominated after a restart before they are decided", func(ctx SpecContext) {
 		var held atomic.Bool
 		asked, release := make(chan struct{}, 100), make(chan struct{})
 		engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -349,7 +349,7 @@ var _ = Describe("Placement objects with a status", func() {
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, "the Workload still runs in cluster rival"))
 	})
 
-	It("of Kueue are nominated by no one else where the policy of the documents is installed", Serial, func(ctx SpecContext) {
+	It("of Kueue are nominated by no one else where the policy of the documents is installed", func(ctx SpecContext) {
 		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)
 		f.MustKubectl(ctx, "", "apply", "-f", "docs/examples/nominated-clusters.yaml")
 		DeferCleanup(func(ctx SpecContext) {
@@ -373,7 +373,7 @@ var _ = Describe("Placement objects with a status", func() {
 		asKueue(ctx, namespace, dispatched(fl.cluster("a")))
 	})
 
-	It("of Kueue are decided and nominated by the ClusterRole of Kueue alone, and Compliant says what it lacks", Serial, func(ctx SpecContext) {
+	It("of Kueue are decided and nominated by the ClusterRole of Kueue alone, and Compliant says what it lacks", func(ctx SpecContext) {
 		const role = "berth-delivery-kueue"
 		keepOnlyRole(ctx, role)
 		fl, namespace := newFleet(ctx, "a", "b"), f.NewNamespace(ctx, nil)

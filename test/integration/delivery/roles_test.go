@@ -67,7 +67,7 @@ func keepOnlyRole(ctx context.Context, role string) {
 	}).WithContext(ctx).Should(HavePrefix("no"))
 }
 
-var _ = Describe("The ClusterRole of a system", Serial, func() {
+var _ = Describe("The ClusterRole of a system", func() {
 	DescribeTable("is all that delivery to it needs, beside what an installation has",
 		func(ctx SpecContext, role string, delivery placementv1.Delivery, kind schema.GroupVersionKind, stays bool) {
 			keepOnlyRole(ctx, "berth-delivery-"+role)

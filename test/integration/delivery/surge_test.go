@@ -253,7 +253,7 @@ spec:
 		Eventually(deliveredCondition).WithContext(ctx).WithArguments(p.Name).Should(beDelivered(1))
 	})
 
-	It("says when the reports of Karmada are not served, and delivers anyway", Serial, func(ctx SpecContext) {
+	It("says when the reports of Karmada are not served, and delivers anyway", func(ctx SpecContext) {
 		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
 		p := fl.policy(toKarmada, namespace)
 		f.CreateReadyPolicy(ctx, p)
@@ -269,7 +269,7 @@ spec:
 		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonRunning))
 	})
 
-	It("keeps what an earlier leader reported until the reports are read", Serial, func(ctx SpecContext) {
+	It("keeps what an earlier leader reported until the reports are read", func(ctx SpecContext) {
 		fl, namespace := newFleet(ctx, "a"), f.NewNamespace(ctx, nil)
 		p := fl.policy(toKarmada, namespace)
 		f.CreateReadyPolicy(ctx, p)

@@ -80,7 +80,7 @@ func create(ctx context.Context, namespace, key string) error {
 // beUndecided matches the API server's denial of a request that its webhook gave no answer to.
 func beUndecided() OmegaMatcher { return Satisfy(apierrors.IsInternalError) }
 
-var _ = Describe("A replica whose connection to the API server stands still", Serial, func() {
+var _ = Describe("A replica whose connection to the API server stands still", func() {
 	var namespace string
 	BeforeEach(func(ctx SpecContext) { namespace = f.NewNamespace(ctx, nil) })
 
@@ -130,7 +130,7 @@ var _ = Describe("A replica whose connection to the API server stands still", Se
 	})
 })
 
-var _ = Describe("Data whose watch stands still", Serial, func() {
+var _ = Describe("Data whose watch stands still", func() {
 	It("decides nothing beyond the policy's maxStaleness, and heals", func(ctx SpecContext) {
 		p := startPair(ctx, 10*time.Minute)
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("reads")

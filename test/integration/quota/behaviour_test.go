@@ -305,7 +305,7 @@ var _ = Describe("A ScopedQuota", Label("versions"), func() {
 			HaveField("Reason", "QuotaDenied"), HaveField("Regarding.Name", "denies"), HaveField("Series", HaveField("Count", int32(2))))))
 	})
 
-	It("ends the reservations of a type that goes away", Serial, func(ctx SpecContext) {
+	It("ends the reservations of a type that goes away", func(ctx SpecContext) {
 		namespace := newNamespace(ctx, map[string]string{"gizmos": "yes"})
 		const name, other = "count/gizmos.quota.example.com", "count/gismos.quota.example.com"
 		q := newQuota(namespace, "q", placementv1.QuotaSpec{Hard: hard(name, "1", other, "2")})
@@ -368,7 +368,7 @@ var _ = Describe("A ScopedQuota", Label("versions"), func() {
 		Expect(create("Gizmo", "two")).To(forbidden("exceeded quota: q"))
 	})
 
-	It("counts objects of a type that is installed later", Serial, func(ctx SpecContext) {
+	It("counts objects of a type that is installed later", func(ctx SpecContext) {
 		namespace := newNamespace(ctx, nil)
 		q := newQuota(namespace, "q", placementv1.QuotaSpec{Hard: hard("count/gadgets.quota.example.com", "1")})
 		Expect(f.Client.Create(ctx, q)).To(Succeed())
@@ -640,7 +640,7 @@ var _ = Describe("A LimitedResource", Label("versions"), func() {
 		Expect(create("a")).To(Succeed())
 	})
 
-	It("stays closed while the operator is away, and open where there is none", Serial, func(ctx SpecContext) {
+	It("stays closed while the operator is away, and open where there is none", func(ctx SpecContext) {
 		namespace := newNamespace(ctx, map[string]string{"closed": "yes"})
 		rule := &placementv1.LimitedResource{ObjectMeta: metav1.ObjectMeta{Name: "closed"}}
 		rule.Spec = placementv1.LimitedResourceSpec{

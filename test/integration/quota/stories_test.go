@@ -29,7 +29,7 @@ import (
 )
 
 // The sample user stories of the design "Priority in ResourceQuota".
-var _ = Describe("Priority in quotas", Serial, func() {
+var _ = Describe("Priority in quotas", func() {
 	const services = "cluster-services"
 
 	BeforeEach(func(ctx SpecContext) {

@@ -41,7 +41,7 @@ func BenchmarkAdmission(b *testing.B) {
 	suite.RunBenchmarks(b, "Benchmarks of quotas under load")
 }
 
-var _ = Describe("Creating pods", Serial, Label(suite.Benchmarks), func() {
+var _ = Describe("Creating pods", Label(suite.Benchmarks), func() {
 	const enough = "1000000"
 
 	// measure runs a benchmark of creates in namespaces that prepare prepares, each of which has enough for all.

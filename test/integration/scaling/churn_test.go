@@ -129,7 +129,7 @@ type measures struct {
 	heap float64
 }
 
-var _ = Describe("Under churn", Serial, func() {
+var _ = Describe("Under churn", func() {
 	It("replicas grow by nothing, leave nothing undecided, and decide as a new process does", func(ctx SpecContext) {
 		c := startChurn(ctx)
 		var watches []float64

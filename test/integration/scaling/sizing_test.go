@@ -75,7 +75,7 @@ func sizes() (out []size) {
 	return out
 }
 
-var _ = Describe("The whole operator", Serial, Ordered, Label(suite.Benchmarks), func() {
+var _ = Describe("The whole operator", Ordered, Label(suite.Benchmarks), func() {
 	BeforeAll(func() {
 		model := "unknown processor"
 		text, err := os.ReadFile("/proc/cpuinfo")
