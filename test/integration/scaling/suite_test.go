@@ -22,6 +22,9 @@ import (
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/test/framework"
 	"github.com/berth-dev/berth/test/suite"
@@ -43,4 +46,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(f.Stop)
 	f.InstallClusterProfiles(ctx)
 	commands = f.NewCommands(ctx)
+})
+
+// A leader that the spec before killed would hold its lease until it expires.
+var _ = BeforeEach(func(ctx SpecContext) {
+	Expect(f.Client.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(framework.OperatorNamespace))).To(Succeed())
 })
