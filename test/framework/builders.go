@@ -128,10 +128,7 @@ func (f *Framework) CreateReadyPolicy(ctx context.Context, p *placementv1.Placem
 // AwaitReady waits until the policy's newest generation decides and the API server calls its webhooks.
 func (f *Framework) AwaitReady(ctx context.Context, name string) {
 	ginkgo.GinkgoHelper()
-	f.awaitCondition(ctx, &placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}, func(o client.Object) metav1.Condition {
-		p, _ := o.(*placementv1.PlacementPolicy)
-		return newestCondition(p, placementv1.ConditionReady)
-	}, BeCondition(metav1.ConditionTrue, placementv1.ReasonInForce))
+	f.AwaitCondition(ctx, name, placementv1.ConditionReady, BeCondition(metav1.ConditionTrue, placementv1.ReasonInForce))
 	f.awaitMutatingWebhooks(ctx)
 }
 

@@ -75,7 +75,7 @@ func (f *Framework) CreateReadyQuota(ctx context.Context, o client.Object) {
 // reads the object into o.
 func (f *Framework) AwaitReadyQuota(ctx context.Context, o client.Object) {
 	ginkgo.GinkgoHelper()
-	f.awaitCondition(ctx, o, func(o client.Object) metav1.Condition {
+	AwaitObject(ctx, f, o, func(o client.Object) metav1.Condition {
 		ready := meta.FindStatusCondition(QuotaConditions(o), placementv1.ConditionReady)
 		if ready == nil || ready.ObservedGeneration != o.GetGeneration() {
 			return metav1.Condition{}

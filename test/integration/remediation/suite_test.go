@@ -185,7 +185,7 @@ func expectAnnotations(ctx context.Context, gvk schema.GroupVersionKind, namespa
 	if len(want) == 0 {
 		matcher = BeEmpty()
 	}
-	Eventually(stored).WithContext(ctx).WithArguments(gvk, namespace, name).Should(matcher)
+	framework.AwaitObject(ctx, f, framework.NewObject(gvk, namespace, name, nil), framework.AnnotationsOf, matcher)
 }
 
 // expectClusters waits until a ConfigMap has these clusters and nothing else.
@@ -262,9 +262,10 @@ type counts struct{ Matched, Violations, Remediated int }
 
 func countsOf(ctx context.Context, policy string) (counts, error) {
 	p, err := f.Policy(ctx, policy)
-	if err != nil {
-		return counts{}, err
-	}
+	return newCounts(p), err
+}
+
+func newCounts(p *placementv1.PlacementPolicy) counts {
 	out := counts{-1, -1, -1}
 	if n := p.Status.Matched; n != nil {
 		out.Matched = int(*n)
@@ -275,20 +276,19 @@ func countsOf(ctx context.Context, policy string) (counts, error) {
 	if n := p.Status.Remediated; n != nil {
 		out.Remediated = int(*n)
 	}
-	return out, nil
+	return out
 }
 
 // expectCounts waits until a policy's status has these counts.
 func expectCounts(ctx context.Context, policy string, want counts) {
 	GinkgoHelper()
-	Eventually(countsOf).WithContext(ctx).WithArguments(policy).Should(Equal(want))
+	framework.AwaitPolicy(ctx, f, policy, newCounts, Equal(want))
 }
 
 // expectCompliant waits until nothing is left to do for a policy.
 func expectCompliant(ctx context.Context, policy string) {
 	GinkgoHelper()
-	Eventually(f.Condition).WithContext(ctx).WithArguments(policy, placementv1.ConditionCompliant).
-		Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonCompliant))
+	f.AwaitCondition(ctx, policy, placementv1.ConditionCompliant, framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonCompliant))
 }
 
 // eventNotes returns the notes of the events of a reason about an object.
