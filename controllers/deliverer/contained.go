@@ -31,9 +31,9 @@ import (
 // objects that it contains have left them.
 const containedInterval = 2 * time.Second
 
-// contained sets decision.Contained if the object is a Namespace or CustomResourceDefinition that leaves clusters: the names of the
+// findContained sets decision.Contained if the object is a Namespace or CustomResourceDefinition that leaves clusters: the names of the
 // clusters to which the system brings the objects that it contains. read is false, and nothing is set, while that is not known.
-func (c *Controller) contained(system delivery.System, object, live *unstructured.Unstructured,
+func (c *Controller) findContained(system delivery.System, object, live *unstructured.Unstructured,
 	decision *delivery.Decision, n *need) (read bool) {
 	if !delivery.IsContainer(object.GroupVersionKind().GroupKind()) || len(system.Leaves(live, *decision)) == 0 {
 		return true

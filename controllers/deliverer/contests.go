@@ -63,8 +63,8 @@ func (c *contests) wait(id name) time.Duration {
 	return 0
 }
 
-// repeats records the status that is about to be applied to a placed object, and reports whether it equals the one of the call before.
-func (c *contests) repeats(key delivery.Key, status any) bool {
+// recordStatus records the status that is about to be applied to a placed object, and reports whether it equals the one of the call before.
+func (c *contests) recordStatus(key delivery.Key, status any) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, known := c.statuses[key]

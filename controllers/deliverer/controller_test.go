@@ -499,7 +499,7 @@ func TestReconcile(t *testing.T) {
 					}
 					r.placed.Replace(deployments, placedFields, content)
 				}
-				r.contests.repeats(key, "before")
+				r.contests.recordStatus(key, "before")
 				r.Account.Record(key, []string{"before"}, delivery.Result{})
 				r.changed = nil
 				r.refuse = func(string, *unstructured.Unstructured) error { return tc.refusal }

@@ -104,7 +104,7 @@ func TestContests(t *testing.T) {
 func TestContestsForget(t *testing.T) {
 	c := newContests(clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0)))
 	key := delivery.Key{GroupKind: schema.GroupKind{Group: "kueue.x-k8s.io", Kind: "Workload"}, Namespace: "default", Name: "train"}
-	if c.repeats(key, "x") || !c.repeats(key, "x") {
+	if c.recordStatus(key, "x") || !c.recordStatus(key, "x") {
 		t.Error("the second status is the same, and the first one is not")
 	}
 	c.forget(key)

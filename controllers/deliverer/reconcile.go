@@ -409,7 +409,7 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 	if unread == nil {
 		c.awaitTaking(system, placed, live, n)
 	}
-	if !c.contained(system, object, live, &decision, n) {
+	if !c.findContained(system, object, live, &decision, n) {
 		n.keep(system)
 		return
 	}
@@ -420,7 +420,7 @@ func (c *Controller) needIn(route delivery.Route, object *unstructured.Unstructu
 		n.fail(placementv1.ReasonDeliveryFailed, "%v", err)
 		n.keep(system)
 	}
-	if !c.knows(system, objects, n) {
+	if !c.checkTypes(system, objects, n) {
 		n.keep(system)
 		return
 	}
@@ -463,9 +463,9 @@ func (c *Controller) awaitTaking(system delivery.System, placed delivery.Object,
 		system.Title, live.GetKind()+" "+qualified(live))
 }
 
-// knows reports whether the types of objects of a system have been read, so that it is known which exist. If a type is not served,
+// checkTypes reports whether the types of objects of a system have been read, so that it is known which exist. If a type is not served,
 // forbidden, or unavailable, it records a failure in n; if it is only not read yet, it sets n.pending. Objects with Existing do not count.
-func (c *Controller) knows(system delivery.System, objects []delivery.Delivered, n *need) bool {
+func (c *Controller) checkTypes(system delivery.System, objects []delivery.Delivered, n *need) bool {
 	for _, o := range objects {
 		if o.Existing {
 			continue
@@ -882,7 +882,7 @@ func (c *Controller) applyStatus(ctx context.Context, want wanted, object *unstr
 		n.lookAgain(misplacedInterval)
 		return true, nil
 	}
-	if body == nil && c.contests.repeats(keyOf(object), want.Object.Object["status"]) {
+	if body == nil && c.contests.recordStatus(keyOf(object), want.Object.Object["status"]) {
 		if wait := c.contests.wait(id); wait > 0 {
 			n.fail(placementv1.ReasonContested, "another client changed the status of %s %s back each time that Berth wrote it: Berth writes it "+
 				"again in %s", want.Kind.Kind, qualified(want.Object), wait.Round(time.Second))

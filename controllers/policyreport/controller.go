@@ -163,16 +163,16 @@ func (c *Controller) Reconcile(ctx context.Context, r request) (reconcile.Result
 	switch {
 	case r.all:
 		return c.sync(ctx)
-	case !c.synced || !c.served(ctx):
+	case !c.synced || !c.updateServed(ctx):
 		// Once the reports are synced, all namespaces are enqueued.
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{}, c.update(ctx, r.namespace)
 }
 
-// served reports whether the API server serves the types of the reports. If it does not, it logs that once, and the reports have to be read
-// again when it does.
-func (c *Controller) served(ctx context.Context) bool {
+// updateServed reports whether the API server serves the types of the reports. If it does not, updateServed logs that once, and clears
+// synced, so that the reports are read again when it does.
+func (c *Controller) updateServed(ctx context.Context) bool {
 	for _, resource := range c.Format.Resources() {
 		if c.Catalog.Kind(resource) != "" {
 			continue
@@ -193,7 +193,7 @@ func (c *Controller) served(ctx context.Context) bool {
 // write as it is, with violations and no report, or with a report and no violations. So it finds reports that an earlier leader left, and
 // those that another client changed or deleted.
 func (c *Controller) sync(ctx context.Context) (reconcile.Result, error) {
-	if !c.served(ctx) {
+	if !c.updateServed(ctx) {
 		// The catalog calls when that changes.
 		return reconcile.Result{}, nil
 	}

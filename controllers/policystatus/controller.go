@@ -356,7 +356,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if equality.Semantic.DeepEqual(obj.Status, next) {
 		return result, nil
 	}
-	if !c.mayWrite(obj.Name) {
+	if !c.reserveWrite(obj.Name) {
 		return reconcile.Result{RequeueAfter: writeInterval}, nil
 	}
 	base := obj.DeepCopy()
@@ -409,8 +409,8 @@ func (c *Controller) countIsOpen(policy string) bool {
 	return c.before[policy].plan != nil
 }
 
-// mayWrite reports whether a policy's status may be written now, by writeInterval and writeBurst, and counts the write if it may.
-func (c *Controller) mayWrite(policy string) bool {
+// reserveWrite counts a write of a policy's status if it may be made now, by writeInterval and writeBurst, and reports whether it may.
+func (c *Controller) reserveWrite(policy string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	limiter, ok := c.writes[policy]

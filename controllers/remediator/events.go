@@ -35,7 +35,7 @@ import (
 // that have no causes.
 func (c *Controller) emit(s *scope, kind events.Kind, due remediation.Due, cause, message string) {
 	of := events.Alike{Kind: kind, Namespace: s.key.Namespace, Policy: due[0].Policy.Name, Policies: due.Policies()}
-	if c.limiter.Permits(of, cause) {
+	if c.limiter.Count(of, cause) {
 		c.Events.OnObject(s.object, s.key.Namespace, kind, message)
 	}
 }

@@ -198,7 +198,7 @@ func (c *Controller) record(ctx context.Context, s *scope) bool {
 		}
 	}
 	feasibility.Qualify(s.object, verdicts)
-	unsettled := c.unsettled(ctx, s)
+	unsettled := c.judge(ctx, s)
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(tracing.Decision.String(s.outcome.Digest()))
 	}
@@ -212,9 +212,9 @@ func (c *Controller) record(ctx context.Context, s *scope) bool {
 	return len(s.due) > 0 && !unsettled
 }
 
-// unsettled reports whether the object must not be patched because earlier patches of it did not last, or were too many. If another client
+// judge reports whether the object must not be patched because earlier patches of it did not last, or were too many. If another client
 // reverts them, it tells the ledger the client's name. It emits an Event when it finds out that patches do not last.
-func (c *Controller) unsettled(ctx context.Context, s *scope) bool {
+func (c *Controller) judge(ctx context.Context, s *scope) bool {
 	judged := c.Scheduler.Judge(c.Clock.Now(), s.key, s.object, s.outcome.Verdicts, decisions.DataOf(s.decisions))
 	s.retryWithin(judged.Again)
 	if judged.Stability == attempts.Settling {

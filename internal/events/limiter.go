@@ -100,9 +100,9 @@ func NewLimiter(c clock.PassiveClock) *Limiter {
 	return &Limiter{clock: c, alike: map[Alike]*counter{}}
 }
 
-// Permits reports whether an event may be emitted. Otherwise, it counts the event for a sum. cause says why the policies act on the object;
-// it is empty for events that have no causes.
-func (l *Limiter) Permits(of Alike, cause string) bool {
+// Count counts an event, and reports whether it may be emitted. If it may not, it will be in a sum. cause says why the policies act on the
+// object; it is empty for events that have no causes.
+func (l *Limiter) Count(of Alike, cause string) bool {
 	now := l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -36,7 +36,7 @@ func TestLimiter(t *testing.T) {
 	// A sweep takes two hours, with a patch in each second.
 	for ; at < 7200; at++ {
 		clock.SetTime(time.Unix(int64(at), 0))
-		if l.Permits(of, "eu-2 left") {
+		if l.Count(of, "eu-2 left") {
 			emitted++
 		}
 		for _, sum := range l.Sums(false) {
@@ -79,7 +79,7 @@ func TestLimiterSeparates(t *testing.T) {
 	kind.Kind, namespace.Namespace, policy.Policies = events.Evicted, "bank", "q"
 	permitted := func(of events.Alike) (n int) {
 		for range 100 {
-			if l.Permits(of, "c") {
+			if l.Count(of, "c") {
 				n++
 			}
 		}
@@ -112,7 +112,7 @@ func TestLimiterBoundsCauses(t *testing.T) {
 	for second := range 600 {
 		clock.SetTime(start.Add(time.Duration(second) * time.Second))
 		for range 20 {
-			if l.Permits(of, fmt.Sprint("generation ", second)) {
+			if l.Count(of, fmt.Sprint("generation ", second)) {
 				emitted[second/60]++
 			}
 		}

@@ -179,7 +179,7 @@ func (w *packing) text(text string) {
 	case isUUID(text):
 		w.header(tagUUID, 0)
 		w.out, _ = hex.AppendDecode(w.out, []byte(strings.ReplaceAll(text, "-", "")))
-	case len(text) >= minShared && len(text) <= maxShared && w.repeats(text):
+	case len(text) >= minShared && len(text) <= maxShared && w.recordSighting(text):
 		w.share(w.add(text))
 	case len(text) >= minQuoted && strings.Contains(text, `"`):
 		w.header(tagQuoted, uint64(strings.Count(text, `"`)+1))
@@ -191,8 +191,9 @@ func (w *packing) text(text string) {
 	}
 }
 
-// repeats reports whether another object had a text lately. An object that changes often must not make its own texts shared ones.
-func (w *packing) repeats(text string) bool {
+// recordSighting records that the object has a text, and reports whether another object had it lately. An object that changes often must
+// not make its own texts shared ones.
+func (w *packing) recordSighting(text string) bool {
 	hash := maphash.String(w.seed, text)
 	at, now := &w.seen[hash%seenTexts], sighting{uint32(hash >> 32), w.object}
 	before := *at

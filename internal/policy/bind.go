@@ -371,7 +371,7 @@ func (b *Binding) bindClusters(read *projection.FieldSet, served ServedTypes) {
 // bindPushed sets PushedTypes to the types of spec.remote.replicate. Those that the API server does not serve are added to Missing instead.
 func (b *Binding) bindPushed(listed []placementv1.ReplicatedResource, served ServedTypes) {
 	for _, l := range listed {
-		if r, ok := b.served(l, served); ok {
+		if r, ok := b.findOrAddMissing(l, served); ok {
 			b.PushedTypes = append(b.PushedTypes, r)
 		}
 	}
@@ -384,9 +384,9 @@ func sorted(resources []Resource) []Resource {
 	return slices.Compact(resources)
 }
 
-// served returns the resource for a type that a policy lists for replication, in the version that the API server prefers. If the API server
-// does not serve the type, served adds it to Missing, and returns false.
-func (b *Binding) served(l placementv1.ReplicatedResource, served ServedTypes) (Resource, bool) {
+// findOrAddMissing returns the resource for a type that a policy lists for replication, in the version that the API server prefers. If the
+// API server does not serve the type, findOrAddMissing adds it to Missing, and returns false.
+func (b *Binding) findOrAddMissing(l placementv1.ReplicatedResource, served ServedTypes) (Resource, bool) {
 	candidates := served.ByPlural(l.Resource)
 	i := slices.IndexFunc(candidates, func(r Resource) bool { return r.Group == l.APIGroup })
 	if i < 0 {
@@ -400,7 +400,7 @@ func (b *Binding) served(l placementv1.ReplicatedResource, served ServedTypes) (
 // adds the fields of the objects that the Rego reads there. If the API server does not serve the type, bindListed adds the type to Missing,
 // and does nothing else.
 func (b *Binding) bindListed(m *Module, l placementv1.ReplicatedResource, served ServedTypes) {
-	r, ok := b.served(l, served)
+	r, ok := b.findOrAddMissing(l, served)
 	if !ok {
 		return
 	}

@@ -261,22 +261,24 @@ func (m *Meter) Has(resource schema.GroupResource, namespace, name string, uid t
 
 // Unsettled returns those of a quota's reservations whose changes of objects the meter has not seen yet, expired reservations included, and
 // all those for types that the meter does not have and for namespaces that selects excludes. The amounts of the other ones are counted with
-// the existing objects, or their objects have been deleted. selects reports whether the quota counts a namespace.
+// the existing objects, or their objects have been deleted. selects reports whether the quota counts a namespace. From now on, Put reports
+// the next version of each object whose change has not come.
 func (m *Meter) Unsettled(reservations []placementv1.Reservation, selects func(namespace string) bool) []placementv1.Reservation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out []placementv1.Reservation
 	for i := range reservations {
-		if !m.settled(&reservations[i], selects) {
+		if !m.trackSettled(&reservations[i], selects) {
 			out = append(out, reservations[i])
 		}
 	}
 	return out
 }
 
-// hasArrived reports whether the meter has seen the change that a reservation is for, or the deletion of its object, after which the change
-// can no longer come. It is false for a reservation without the UID of an object. It adds an object to awaited whose update is yet to come.
-func (t *typeObjects) hasArrived(r *placementv1.Reservation) bool {
+// trackArrival reports whether the meter has seen the change that a reservation is for, or the deletion of its object, after which the
+// change can no longer come. It is false for a reservation without the UID of an object. trackArrival adds an object to awaited whose
+// update is yet to come, and removes it once the update has come.
+func (t *typeObjects) trackArrival(r *placementv1.Reservation) bool {
 	uid := types.UID(r.ObjectUID)
 	if uid == "" {
 		return false

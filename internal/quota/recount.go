@@ -211,7 +211,7 @@ func (m *Meter) reservations(q placementv1.Quota, out *tally, types map[schema.G
 	for _, r := range q.QuotaStatus().Reservations {
 		of := schema.ParseGroupResource(r.Resource)
 		kept := w.KeepExpired[r.UID] && w.Selects(r.Namespace)
-		if _, counts := types[of]; !counts || Expired(r, now) && !kept || m.settled(&r, w.Selects) || m.types[of] == nil &&
+		if _, counts := types[of]; !counts || Expired(r, now) && !kept || m.trackSettled(&r, w.Selects) || m.types[of] == nil &&
 			w.Removed != nil && w.Removed(of) {
 			continue
 		}
@@ -242,12 +242,12 @@ func (m *Meter) nameHolder(r *placementv1.Reservation, w RecountInput) *objectEn
 	return t.objects[r.Namespace][r.Name]
 }
 
-// settled reports whether the amounts of a reservation are counted with an object, or its change can no longer come because its object was
-// deleted. It is false while the meter does not have the type, and in a namespace that the quota does not select, maybe only not yet:
-// namespaces and objects come from different watches, and an object there is not counted.
-func (m *Meter) settled(r *placementv1.Reservation, selects func(namespace string) bool) bool {
+// trackSettled reports whether the amounts of a reservation are counted with an object, or its change can no longer come because its object
+// was deleted. It is false while the meter does not have the type, and in a namespace that the quota does not select, maybe only not yet:
+// namespaces and objects come from different watches, and an object there is not counted. It updates awaited as trackArrival does.
+func (m *Meter) trackSettled(r *placementv1.Reservation, selects func(namespace string) bool) bool {
 	t := m.types[schema.ParseGroupResource(r.Resource)]
-	return t != nil && selects(r.Namespace) && t.hasArrived(r)
+	return t != nil && selects(r.Namespace) && t.trackArrival(r)
 }
 
 // Expired reports whether the reservation has expired, so that its change can no longer come.

@@ -287,8 +287,10 @@ func (s *Scheduler) pass(now time.Time) {
 				s.changed(claim.name)
 			}
 		}
-		if s.mayGoOn(now, c) {
+		if blocked := s.blocked(now, c.waiters[0], false); blocked.reason == forNothing {
 			open = append(open, c)
+		} else {
+			s.awaitEnd(blocked)
 		}
 	}
 	s.postpone(open)
@@ -297,12 +299,12 @@ func (s *Scheduler) pass(now time.Time) {
 	}
 	slices.SortFunc(open, order)
 	for len(open) > 0 {
-		c := open[0]
+		c, w := open[0], open[0].waiters[0]
 		open = open[1:]
-		if !s.mayGoOn(now, c) {
+		if blocked := s.blocked(now, w, false); blocked.reason != forNothing {
+			s.awaitEnd(blocked)
 			continue
 		}
-		w := c.waiters[0]
 		s.line.remove(w.key)
 		for u := range s.usesOf(w.claims) {
 			u.granted = now
@@ -333,15 +335,13 @@ func (s *Scheduler) postpone(open []*class) {
 	visit(func(c *class, in *probing.Streak[Key], failed bool) { c.postponed = c.postponed || failed && fresh[in] })
 }
 
-// mayGoOn reports whether nothing keeps back the first object of a class. If something does until a known time, it lowers wake to that. If
-// it must become known which objects of a policy are ready, it adds that policy to Next.Unsettled.
-func (s *Scheduler) mayGoOn(now time.Time, c *class) bool {
-	blocked := s.blocked(now, c.waiters[0], false)
+// awaitEnd prepares for the end of what keeps an object back. It lowers wake to the time of the end, if that is known. If it must become
+// known which objects of a policy are ready, it adds that policy to Next.Unsettled.
+func (s *Scheduler) awaitEnd(blocked block) {
 	s.wake = earliest(s.wake, blocked.until)
 	if blocked.reason == forSettling {
 		s.news.Unsettled = append(s.news.Unsettled, blocked.policy)
 	}
-	return blocked.reason == forNothing
 }
 
 // reserve makes an object count as being moved for the claims, and as the probe of their policies, if patches for these failed lately.

@@ -237,8 +237,8 @@ type view struct {
 	syncedFields *projection.FieldSet
 	// confirmed is when the API server last sent a change of the objects or confirmed that there is none; zero before the first list.
 	confirmed time.Time
-	// unavailableSince is since when requests, while the sink has all objects, have failed because the type can't be read (forbidden or not
-	// found, for example); zero if the last failure had another reason, or a list came since.
+	// unavailableSince is since when requests have failed because the type can't be read (forbidden or not found, for example); zero if the
+	// last failure had another reason, or a list came since.
 	unavailableSince time.Time
 }
 
@@ -280,19 +280,20 @@ func errorText(err error) string {
 // restarted API server reports that until it has read its own roles and CustomResourceDefinitions.
 const unavailablePeriod = time.Second
 
-// unavailableForLong reports whether an error means that the sink must drop its content: the type is unavailable, and has been for
-// unavailablePeriod if the content was complete. The caller holds mu.
-func (v *view) unavailableForLong(err error) bool {
+// setUnavailable sets unavailableSince by the error of the newest request. The caller holds mu.
+func (v *view) setUnavailable(err error) {
 	switch {
 	case !unavailable(err):
 		v.unavailableSince = time.Time{}
-		return false
-	case !v.state.Synced:
-		return true
 	case v.unavailableSince.IsZero():
 		v.unavailableSince = time.Now()
 	}
-	return time.Since(v.unavailableSince) >= unavailablePeriod
+}
+
+// mustDrop reports whether the sink must drop its content: the type is unavailable, and has been for unavailablePeriod if the content was
+// complete. The caller holds mu.
+func (v *view) mustDrop() bool {
+	return !v.unavailableSince.IsZero() && (!v.state.Synced || time.Since(v.unavailableSince) >= unavailablePeriod)
 }
 
 // unavailable reports whether an error is forbidden, unauthorized, not found, or method not supported: the type can't be read until
@@ -355,7 +356,8 @@ func (s *subscription) failed(err error) {
 		differs = s.setState(func(state *State) {
 			state.Err = err
 			state.Failures++
-			lost = s.unavailableForLong(err)
+			s.setUnavailable(err)
+			lost = s.mustDrop()
 			state.Synced = state.Synced && !lost
 		})
 		if lost {

@@ -30,7 +30,7 @@ func members(text []byte) (out map[string]json.RawMessage, ok bool) {
 	}
 	out = map[string]json.RawMessage{}
 	if s.take('}') {
-		return out, s.atEnd()
+		return out, s.skipToEnd()
 	}
 	for {
 		name, isText := s.value()
@@ -46,7 +46,7 @@ func members(text []byte) (out map[string]json.RawMessage, ok bool) {
 		switch {
 		case s.take(','):
 		case s.take('}'):
-			return out, s.atEnd()
+			return out, s.skipToEnd()
 		default:
 			return nil, false
 		}
@@ -109,8 +109,8 @@ func (s *splitter) take(c byte) bool {
 	return true
 }
 
-// atEnd skips white space and reports whether nothing else is left.
-func (s *splitter) atEnd() bool {
+// skipToEnd skips white space and reports whether nothing else is left.
+func (s *splitter) skipToEnd() bool {
 	s.skipSpace()
 	return s.at == len(s.text)
 }

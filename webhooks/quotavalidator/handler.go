@@ -160,7 +160,7 @@ func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *
 	switch {
 	case len(verdict.Denied) > 0:
 		texts := make([]string, len(verdict.Denied))
-		report := !request.DryRun && h.reports(request.Namespace, object)
+		report := !request.DryRun && h.claimReport(request.Namespace, object)
 		for i, denial := range verdict.Denied {
 			texts[i] = denial.Message
 			if limit, ok := denial.By.(*placementv1.LimitedResource); ok {
@@ -186,11 +186,12 @@ func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *
 	}
 }
 
-// reports reports whether this call of the handler records the denial of a request in Events and metrics. The API server sends a request to
-// every webhook that matches it, and each call decides by all quotas. If the namespace has quotas that deny and others that do not, both
-// handlers are called, and the lenient one records nothing. In kube-system, only the lenient one is called.
-func (h *Handler) reports(namespace string, object []byte) bool {
-	return (!h.lenient || namespace == match.NamespaceSystem) && h.reported.first(object, h.Clock.Now())
+// claimReport reports whether this call of the handler must record the denial of a request in Events and metrics. It returns true for one
+// call of each request. The API server sends a request to every webhook that matches it, and each call decides by all quotas. If the
+// namespace has quotas that deny and others that do not, both handlers are called, and the lenient one records nothing. In kube-system,
+// only the lenient one is called.
+func (h *Handler) claimReport(namespace string, object []byte) bool {
+	return (!h.lenient || namespace == match.NamespaceSystem) && h.reported.claim(object, h.Clock.Now())
 }
 
 // maxReported is the number of requests whose denial is remembered.
@@ -203,10 +204,10 @@ type reported struct {
 	recent *lru.Cache // By the SHA-256 digest of the request's object, when its denial was last recorded.
 }
 
-// first records a denial of the request with an object, and reports whether none was recorded during the last Deadline: the API server
+// claim records a denial of the request with an object, and reports whether none was recorded during the last Deadline: the API server
 // calls all webhooks at the same time. The objects of two requests differ, in the UID if they are created, and otherwise in the time of the
 // change.
-func (r *reported) first(object []byte, now time.Time) bool {
+func (r *reported) claim(object []byte, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.recent == nil {

@@ -59,7 +59,7 @@ func newOpenDecisions(m *policy.Module) *openDecisions {
 // the cache has no open decision for it, or is not used, because open decisions seldom repeat or the object stays in a cluster that is not
 // ready.
 func (o *openDecisions) decide(revision uint64, state evaluationState, input map[string]any) (d placement.Decision, ok bool) {
-	if o == nil || len(state.tolerated) > 0 || !o.use.worthwhile() {
+	if o == nil || len(state.tolerated) > 0 || !o.use.countLookup() {
 		return placement.Decision{}, false
 	}
 	buffer := keyBuffers.Get().(*[]byte)

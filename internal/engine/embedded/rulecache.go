@@ -97,14 +97,14 @@ type ruleTable struct {
 	candidates candidatesTable
 }
 
-// fieldSetUse counts the lookups of cached values by a field set, and those that found values, since worthwhile last restarted the count.
+// fieldSetUse counts the lookups of cached values by a field set, and those that found values, since countLookup last restarted the count.
 type fieldSetUse struct {
 	lookups, hits atomic.Int64 // all lookups of values, and those that found values
 }
 
-// worthwhile counts a lookup and reports whether to make it, as repeats does. Values that differ from object to object are not looked up,
+// countLookup counts a lookup and reports whether to make it, as repeats does. Values that differ from object to object are not looked up,
 // because storing them would only evict values that repeat. After ruleRetrialLookups lookups, the count starts again.
-func (u *fieldSetUse) worthwhile() bool {
+func (u *fieldSetUse) countLookup() bool {
 	asked := u.lookups.Add(1)
 	if asked > ruleRetrialLookups {
 		u.lookups.Store(0)
@@ -145,7 +145,7 @@ func (m *ruleCache) view(revision uint64, input map[string]any) *ruleView {
 	var known []ruleValues
 	for set, fields := range m.sets {
 		var values ruleValues
-		if t.uses[set].worthwhile() {
+		if t.uses[set].countLookup() {
 			start := len(v.buffer)
 			// The index of the set is part of the key.
 			key, ok := fields.AppendKey(append(v.buffer, byte(set), byte(set>>8)), input)

@@ -236,7 +236,7 @@ func TestRuleCacheLearnsWhatRepeats(t *testing.T) {
 	var use fieldSetUse
 	lookups := 0
 	for range ruleRetrialLookups {
-		if use.worthwhile() {
+		if use.countLookup() {
 			lookups++
 		}
 	}
@@ -244,7 +244,7 @@ func TestRuleCacheLearnsWhatRepeats(t *testing.T) {
 		t.Errorf("%d look-ups in vain", lookups)
 	}
 	for range 2 * ruleTrialLookups {
-		if !use.worthwhile() {
+		if !use.countLookup() {
 			t.Fatal("it can't show that it repeats")
 		}
 		use.hits.Add(1)

@@ -146,7 +146,7 @@ func (*Engine) NeedLeaderElection() bool { return false }
 // policy in force whose health has changed.
 func (e *Engine) runDue(now time.Time) {
 	for _, p := range e.inForce() {
-		if p.refreshDue(now) {
+		if p.advanceRefresh(now) {
 			e.revise(p)
 		}
 		if e.Observer != nil {

@@ -292,8 +292,8 @@ func (p *evaluator) Revision() uint64 { return p.revision.Load() }
 // newRevision assigns a new revision, so that existing objects are decided again.
 func (p *evaluator) newRevision() { p.revision.Store(revisions.Add(1)) }
 
-// refreshDue reports whether the refresh time has come. If so, it schedules the next one.
-func (p *evaluator) refreshDue(now time.Time) bool {
+// advanceRefresh schedules the next refresh if the time of the present one has come, and reports whether it has.
+func (p *evaluator) advanceRefresh(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.nextRefresh.IsZero() || now.Before(p.nextRefresh) {

@@ -61,7 +61,7 @@ func manyValues(clause *ast.Rule) ast.Ref {
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		it := iteration{key: key, source: keys[key]}
-		if collection := it.collection(clause.Body); collection != nil && it.unfixed(clause.Body, collection) &&
+		if collection := it.collection(clause.Body); collection != nil && it.tie(clause.Body, collection) &&
 			!hasOneMember(clause.Body, collection) {
 			return collection
 		}
@@ -138,16 +138,16 @@ func keyAt(ref ast.Ref) int {
 	return at
 }
 
-// unfixed reports whether a body has no condition on the key, and only conditions on the member that many members can satisfy. It sets
-// tied.
-func (it *iteration) unfixed(body ast.Body, collection ast.Ref) bool {
+// tie sets tied to the variables of a body that depend on the key. It reports whether the body has no condition on the key, and only
+// conditions on the member that many members can satisfy. If it returns false, tied may lack variables.
+func (it *iteration) tie(body ast.Body, collection ast.Ref) bool {
 	it.tied = map[ast.Var]bool{it.key: true}
 	for before, passes := 0, 0; before != len(it.tied); passes++ {
 		if before = len(it.tied); passes > maxManyValues {
 			return false
 		}
 		for _, expr := range body {
-			if expr != it.source && it.mentions(expr) && !it.common(expr, collection) {
+			if expr != it.source && it.mentions(expr) && !it.tieCommon(expr, collection) {
 				return false
 			}
 		}
@@ -180,6 +180,8 @@ func hasOneMember(body ast.Body, collection ast.Ref) bool {
 				} else if isAtMost(operands[1], 1) {
 					return true
 				}
+			} else if v, ok := equatedCount(expr, operands, counts); ok {
+				counts[v] = true
 			} else if boundsCount(expr, operands, counts) {
 				return true
 			}
@@ -188,19 +190,31 @@ func hasOneMember(body ast.Body, collection ast.Ref) bool {
 	return false
 }
 
+// equates reports whether a comparison is true only of two equal operands.
+func equates(expr *ast.Expr) bool { return expr.IsEquality() || expr.Operator().Equal(ast.Equal.Ref()) }
+
+// equatedCount returns the variable that a comparison equates with one that holds the number of members of a collection; counts are those
+// variables. ok is false for other comparisons.
+func equatedCount(expr *ast.Expr, operands []*ast.Term, counts map[ast.Var]bool) (v ast.Var, ok bool) {
+	for i, operand := range operands {
+		if count, isVar := operand.Value.(ast.Var); isVar && counts[count] && equates(expr) {
+			v, ok = operands[1-i].Value.(ast.Var)
+			return v, ok
+		}
+	}
+	return "", false
+}
+
 // boundsCount reports whether a comparison requires that the number of members of a collection is at most one, as n == 1, n <= 1, or n < 2.
-// counts are the variables that hold this number. If the comparison equates one of them with another variable, it adds that to counts.
+// counts are the variables that hold this number.
 func boundsCount(expr *ast.Expr, operands []*ast.Term, counts map[ast.Var]bool) bool {
 	is := func(b *ast.Builtin) bool { return expr.Operator().Equal(b.Ref()) }
-	equal := expr.IsEquality() || is(ast.Equal)
+	equal := equates(expr)
 	for i, operand := range operands {
 		other := operands[1-i]
 		count, ok := operand.Value.(ast.Var)
 		if !ok || !counts[count] {
 			continue
-		}
-		if v, isVar := other.Value.(ast.Var); isVar && equal {
-			counts[v] = true
 		}
 		first := i == 0
 		switch {
@@ -238,9 +252,9 @@ var commonChecks = []*ast.Builtin{
 	ast.Equality, ast.NotEqual, ast.Member, ast.LessThan, ast.LessThanEq, ast.GreaterThan, ast.GreaterThanEq,
 }
 
-// common reports whether an expression only reads the member, or compares fields that many members share with constants. It adds to tied
-// the variables that the expression sets to a part of the member.
-func (it *iteration) common(expr *ast.Expr, collection ast.Ref) bool {
+// tieCommon adds to tied the variables that an expression sets to a part of the member. It reports whether the expression only reads the
+// member, or compares fields that many members share with constants.
+func (it *iteration) tieCommon(expr *ast.Expr, collection ast.Ref) bool {
 	if expr.Negated {
 		return false
 	}
