@@ -219,6 +219,13 @@ func split(file string, text []byte) (map[part][]byte, []name) {
 		return map[part][]byte{pages: text}, nil
 	case slices.Contains([]string{".yaml", ".yml", ".rego", ".sh"}, path.Ext(base)), base == "Makefile", file == ".ci/run":
 		return map[part][]byte{sources: text}, nil
+	case slices.Contains([]string{".ts", ".tsx", ".js", ".html", ".css"}, path.Ext(base)):
+		// Texts for users are in strings, templates, and elements alike, so code counts as text. It rarely has the words of a phrase in a row.
+		strs := literals
+		if !strings.HasSuffix(base, ".test.ts") {
+			strs |= messages
+		}
+		return map[part][]byte{comments | strs: text}, nil
 	}
 	return nil, nil
 }

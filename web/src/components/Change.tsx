@@ -37,7 +37,7 @@ function Names({ before, after, most = Infinity }: { before: string[]; after: st
   );
 }
 
-/** KeyValue shows the value of a key: a list of clusters by their names. It marks what differs from an earlier value, if that is given. */
+/** KeyValue shows the value of a key: a list of clusters by their names. It marks the differences from an earlier value, if that is given. */
 export function KeyValue({ field, name, text, earlier }: { field: string; name: string; text: string | null | undefined; earlier?: string | null | undefined }) {
   const after = listOf(text ?? null), before = earlier === undefined ? after : listOf(earlier);
   if (text === null || text === undefined || !before || !after || field !== "clusters" && name !== "placement.berth.dev/clusters") {

@@ -3,7 +3,7 @@ import { describePlace, Picture } from "../charts/picture";
 import type { Group } from "../charts/treemap";
 import type { FleetState, Place } from "../types.gen";
 
-/** ClusterPicture is a picture of clusters in groups, in which the state only stands out if it is given. It hands its picture to the parent, which has the buttons to zoom. */
+/** ClusterPicture is a picture of clusters in groups. If a state is given (only), the others are paler. It hands its picture to the parent, which has the buttons to zoom. */
 export function ClusterPicture({ groups, weight, matches, only, selected, onChoose, onReady }: {
   groups: Group<Place>[]; weight: (p: Place) => number; matches: (p: Place) => boolean; only: FleetState | undefined; selected: string | undefined;
   onChoose: (p: Place) => void; onReady: (picture: Picture | null) => void;

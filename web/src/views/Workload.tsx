@@ -200,7 +200,7 @@ function Preferences({ of: r }: { of: ExplainRank }) {
   return <div class="facts"><Joined by=" · " items={(r.preferences ?? []).map((p) => `${p.subject} ${p.value ?? "missing"}: ${p.score} of ${p.weight}`)} /></div>;
 }
 
-/** Result says whether a cluster or node is chosen, and whether the object has to leave it, or comes to it. */
+/** Result shows whether a cluster or node is chosen, and whether the object has to leave it, or comes to it. */
 function Result({ row, place }: { row: ExplainCandidate; place: FleetReasons | undefined }) {
   if (place?.change === "Leaving") return <Badge state="leaving">has to leave</Badge>;
   if (place?.change === "Arriving") return <Badge state="arriving">comes here</Badge>;
