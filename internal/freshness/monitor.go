@@ -244,8 +244,8 @@ func behind(live []metav1.PartialObjectMetadata, before, now map[string]placemen
 		case has.UID != p.UID && has == was, has.UID == p.UID && has.Generation < p.Generation:
 			return fmt.Errorf("this replica has not loaded generation %d of PlacementPolicy %s yet", p.Generation, p.Name)
 		case has.UID == p.UID && has == was && has.Generation > p.Generation:
-			return fmt.Errorf("this replica has a newer version of PlacementPolicy %s than the API server, as after a restore from a backup: "+
-				"try again, and restart the replica if that does not help", p.Name)
+			return fmt.Errorf("this replica has loaded generation %d of PlacementPolicy %s, but the API server has the older generation %d, as "+
+				"after a restore from a backup: try again, and restart this replica if the error remains", has.Generation, p.Name, p.Generation)
 		}
 	}
 	for name, was := range before {
