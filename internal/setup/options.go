@@ -31,6 +31,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
+	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/freshness"
 	"github.com/berth-dev/berth/internal/predicates"
 )
@@ -226,7 +227,8 @@ func (o *Options) Bind(f *flag.FlagSet) {
 		"Let policies with spec.remote match and replicate Secrets. Engines get them without their data in any case.")
 	f.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second,
 		"Deadline for evaluating one policy on one object in the manager. For remote engines, spec.remote.timeoutSeconds counts.")
-	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", 4*runtime.GOMAXPROCS(0), "Maximum number of evaluations at the same time.")
+	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", embedded.DefaultConcurrency(runtime.GOMAXPROCS(0)),
+		"Maximum number of evaluations at the same time.")
 }
 
 // registerer returns Options.Metrics or, if it is nil, the registry that MetricsAddress serves.

@@ -68,6 +68,14 @@ type namespaceQueue struct {
 	waiting list.List
 }
 
+// DefaultConcurrency returns a number of evaluation slots for a number of processors. With it, one namespace occupies at most half of the
+// processors by a policy, unless there is only one, and a policy may occupy all of them. Go lets a goroutine compute for 10 ms while
+// others wait for its processor. So where one namespace had a slot for each processor, requests of other namespaces would take that long.
+func DefaultConcurrency(processors int) int {
+	// With fewer slots than 4, a policy would have one, which one namespace could keep.
+	return max(4, 2*processors)
+}
+
 // newQueue returns a queue that grants a number of slots. One policy gets at most half of them, but at least one, and one namespace at most
 // half of its policy's.
 func newQueue(slots int) *queue {

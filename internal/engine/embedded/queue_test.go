@@ -120,6 +120,24 @@ func TestQueueIsFairAmongNamespaces(t *testing.T) {
 	})
 }
 
+// TestNamespaceLeavesProcessors verifies that, with the default number of slots, one namespace gets at most half as many as there are
+// processors, and leaves a slot of its policy to others.
+func TestNamespaceLeavesProcessors(t *testing.T) {
+	for processors := 1; processors <= 64; processors++ {
+		q := newQueue(DefaultConcurrency(processors))
+		got := 0
+		for q.tryAcquire("p", "a") {
+			got++
+		}
+		if got != max(1, processors/2) {
+			t.Errorf("of %d processors, one namespace may occupy %d", processors, got)
+		}
+		if !q.tryAcquire("p", "b") {
+			t.Errorf("with %d processors, the policy has no slot for another namespace", processors)
+		}
+	}
+}
+
 // TestQueueKeepsTheOrderOfAPolicy verifies that the requests of one policy are served in order.
 func TestQueueKeepsTheOrderOfAPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
