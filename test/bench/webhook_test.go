@@ -116,14 +116,20 @@ func review(b *testing.B, i, clusters int) []byte {
 	b.Helper()
 	o := deployment(i, clusters)
 	delete(o, "status")
+	return reviewOf(b, &admissionv1.AdmissionRequest{
+		Operation: admissionv1.Create, Namespace: "shop", Name: "web",
+		Kind:     metav1.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
+		Resource: metav1.GroupVersionResource(fixture.Deployments),
+	}, o)
+}
+
+// reviewOf returns a review of a dry run with an object.
+func reviewOf(b *testing.B, request *admissionv1.AdmissionRequest, object map[string]any) []byte {
+	b.Helper()
+	request.UID, request.DryRun = "705ab4f5-6393-11e8-b7cc-42010a800002", new(true)
+	request.Object = runtime.RawExtension{Raw: fixture.Text(object)}
 	text, err := json.Marshal(&admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
-		Request: &admissionv1.AdmissionRequest{
-			UID: "705ab4f5-6393-11e8-b7cc-42010a800002", Operation: admissionv1.Create, Namespace: "shop", Name: "web",
-			Kind:     metav1.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
-			Resource: metav1.GroupVersionResource(fixture.Deployments),
-			Object:   runtime.RawExtension{Raw: fixture.Text(o)}, DryRun: new(true),
-		},
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request,
 	})
 	if err != nil {
 		b.Fatal(err)

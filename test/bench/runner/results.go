@@ -40,11 +40,11 @@ Written by `+"`make bench-results`"+`: medians of rounds that measure every vari
 
 - date: %s, at the commit %s
 - machine: %s, %d cores, %s
-- load average at the end: %s; other work hardly changes ratios and sizes
+- load average at the end: %s
 
 `, time.Now().UTC().Format(time.DateOnly), o.commit(ctx), processor(), runtime.NumCPU(), runtime.Version(), load())
-	out.WriteString("To reproduce: `make bench-results` on an idle machine. `make bench` prints all figures, for benchstat. " +
-		"CI runs\n`make bench-check`; [ranges.yaml](ranges.yaml) has the benchmarks of each target, and what CI asserts.\n\n## Targets\n\n")
+	out.WriteString("To reproduce: `make bench-results` on an idle machine. CI runs `make bench-check`; [ranges.yaml](ranges.yaml) has the\n" +
+		"benchmarks of each target, and what CI asserts.\n\n## Targets\n\n")
 	out.WriteString("| what | target | measured |\n| --- | --- | --- |\n")
 	for _, b := range all {
 		measured := b.shown(b.value(f))
@@ -65,7 +65,7 @@ func writeFigures(out *bytes.Buffer, f figures, all []bounds) {
 		benchmarks, units = max(benchmarks, len(of.benchmark)), max(units, len(of.unit))
 	}
 	out.WriteString("\n## Figures of the targets\n\n" +
-		"Median, and in parentheses the lowest and highest value, and the number of rounds:\n\n```text\n")
+		"Median (lowest–highest value, number of rounds):\n\n```text\n")
 	for _, of := range measured {
 		values := f[of.benchmark][of.unit]
 		fmt.Fprintf(out, "%-*s %-*s %s (%s%d)\n", benchmarks, of.benchmark, units, of.unit,
