@@ -409,12 +409,11 @@ func TestUndoDeclaredPlacementObjects(t *testing.T) {
 	}
 }
 
-// TestRecordWithoutForm checks that a list is restored from a record whose extension another version dropped, without
-// what the form had.
+// TestRecordWithoutForm checks that a list is restored from a record whose extension a client removed, without what the form had.
 func TestRecordWithoutForm(t *testing.T) {
 	obj := propagation(t, `{clusterAffinity: {}}`)
 	stored := decideAs(t, propagations, obj, nil, anywhere(t, "a", "eu")).Object
-	dropped := edited(t, stored, map[string]json.RawMessage{"extension": nil, "extensionSignature": nil})
+	dropped := withoutExtension(t, stored)
 	out := decideAs(t, propagations, dropped, dropped, silent(t, "a"))
 	want := propagation(t, "{}")
 	delete(want.Object["spec"].(map[string]any), "placement")

@@ -57,9 +57,9 @@ var fields = []string{fieldAnnotations, fieldLabels, fieldScheduling}
 
 // record is stored in an annotation of an object. For each key that a policy overwrote, it keeps the value that the developer requested.
 //
-// During an upgrade and after a rollback, replicas of several versions read and write records at the same time. So the fields that
-// Signature covers are frozen: replicas of every version compute the signature from exactly these, and drop other members. New fields go
-// into the extension.
+// During an upgrade from v0.1.0 or later, and after a rollback, replicas of several versions read and write records at the same time. So
+// the fields that Signature covers are frozen: replicas of every version compute the signature from exactly these, and drop other members.
+// New fields go into the extension.
 type record struct {
 	// Annotations are the entries of annotations that policies overwrote, by key.
 	Annotations map[string]overwritten `json:"annotations,omitempty"`
@@ -76,8 +76,8 @@ type record struct {
 }
 
 // extension holds the fields of a record that Signature does not cover: which clusters each policy allows, the form of the developer's list
-// of clusters, and digests of the values that policies set earlier. Its own signature is beside it. It is empty if a replica wrote the
-// record whose version does not have extensions.
+// of clusters, and digests of the values that policies set earlier. Its own signature is beside it. A record that needs none of these has
+// no extension. A client may also remove the extension, after which the rest of the record is still valid.
 type extension struct {
 	// Clusters are the names of the clusters that each policy allows, by policy name. It is nil if the only policy is the one in the entry
 	// of the clusters annotation, and allows exactly the clusters in that annotation.
@@ -277,7 +277,7 @@ func decodeRecord(obj *unstructured.Unstructured) *record {
 	return &r
 }
 
-// readExtension returns the extension of a verified record; an empty one if its signature is invalid.
+// readExtension returns the extension of a verified record; an empty one if the record has none, or its signature is invalid.
 func (k *Keyring) readExtension(r record) extension {
 	if len(r.Text) == 0 {
 		return extension{}

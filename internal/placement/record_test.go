@@ -31,33 +31,33 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// firstRecord is the record as the first versions read, sign, and write it. It is frozen: replicas of these versions
-// run beside newer ones during an upgrade and after a rollback.
-type firstRecord struct {
-	Annotations map[string]firstEntry `json:"annotations,omitempty"`
-	Labels      map[string]firstEntry `json:"labels,omitempty"`
-	Scheduling  map[string]firstEntry `json:"scheduling,omitempty"`
-	Affinity    *firstEntry           `json:"affinity,omitempty"`
-	Signature   string                `json:"signature,omitempty"`
+// signedRecord is the part of a record that its signature covers. It is frozen: during an upgrade, and after a rollback, replicas of two
+// versions read each other's records.
+type signedRecord struct {
+	Annotations map[string]signedEntry `json:"annotations,omitempty"`
+	Labels      map[string]signedEntry `json:"labels,omitempty"`
+	Scheduling  map[string]signedEntry `json:"scheduling,omitempty"`
+	Affinity    *signedEntry           `json:"affinity,omitempty"`
+	Signature   string                 `json:"signature,omitempty"`
 }
 
-type firstEntry struct {
+type signedEntry struct {
 	Requested *string `json:"requested,omitempty"`
 	By        string  `json:"by,omitempty"`
 	Set       string  `json:"set"`
 	Value     *string `json:"value,omitempty"`
 }
 
-type firstIdentity struct{ Group, Kind, Namespace, Name, GenerateName string }
+type signedIdentity struct{ Group, Kind, Namespace, Name, GenerateName string }
 
 // sign returns the signature for the Deployment web in namespace default.
-func (r firstRecord) sign(t *testing.T) string {
+func (r signedRecord) sign(t *testing.T) string {
 	t.Helper()
 	r.Signature = ""
 	return macOf(t, struct {
-		ID     firstIdentity
-		Record firstRecord
-	}{firstIdentity{Group: "apps", Kind: "Deployment", Namespace: "default", Name: "web"}, r})
+		ID     signedIdentity
+		Record signedRecord
+	}{signedIdentity{Group: "apps", Kind: "Deployment", Namespace: "default", Name: "web"}, r})
 }
 
 // macOf returns the HMAC of a value's JSON with the key of the tests' keyring.
@@ -72,30 +72,17 @@ func macOf(t *testing.T, value any) string {
 	return base64.RawStdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// readFirst reads the object's record as a replica of the first versions does.
-func readFirst(t *testing.T, obj *unstructured.Unstructured) firstRecord {
+// readSigned returns the signed part of the object's record, and checks the signature.
+func readSigned(t *testing.T, obj *unstructured.Unstructured) signedRecord {
 	t.Helper()
-	var r firstRecord
+	var r signedRecord
 	if err := json.Unmarshal([]byte(recordOf(obj)), &r); err != nil {
 		t.Fatalf("record %s: %v", recordOf(obj), err)
 	}
 	if r.Signature != r.sign(t) {
-		t.Fatalf("a replica of the first versions does not trust the record %s", recordOf(obj))
+		t.Fatalf("the signature of the record %s is not that of the frozen fields", recordOf(obj))
 	}
 	return r
-}
-
-// writeFirst writes a record as a replica of the first versions does.
-func writeFirst(t *testing.T, obj *unstructured.Unstructured, r firstRecord) *unstructured.Unstructured {
-	t.Helper()
-	r.Signature = r.sign(t)
-	text, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := obj.DeepCopy()
-	setRecord(out, string(text))
-	return out
 }
 
 // edited returns a copy of the object with the members in its record. nil removes a member.
@@ -119,6 +106,12 @@ func edited(t *testing.T, obj *unstructured.Unstructured, members map[string]jso
 	return out
 }
 
+// withoutExtension returns a copy of the object whose record has no extension.
+func withoutExtension(t *testing.T, obj *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	return edited(t, obj, map[string]json.RawMessage{"extension": nil, "extensionSignature": nil})
+}
+
 func extensionOf(t *testing.T, obj *unstructured.Unstructured) (text json.RawMessage, signature string) {
 	t.Helper()
 	var record struct {
@@ -131,9 +124,8 @@ func extensionOf(t *testing.T, obj *unstructured.Unstructured) (text json.RawMes
 	return record.Extension, record.ExtensionSignature
 }
 
-// TestRecordsAreReadByTheFirstVersions checks that replicas of the first versions trust the records of newer ones, and
-// find the developer's list in them.
-func TestRecordsAreReadByTheFirstVersions(t *testing.T) {
+// TestRequestedListIsSigned checks that the signed part of a record that has an extension has the developer's list.
+func TestRequestedListIsSigned(t *testing.T) {
 	const asked = `["ap","eu","us"]`
 	tests := map[string]struct {
 		asked string
@@ -148,7 +140,7 @@ func TestRecordsAreReadByTheFirstVersions(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			stored := decide(t, asking(tc.asked), nil, tc.by...).Object
-			requested := readFirst(t, stored).Annotations[clustersKey].Requested
+			requested := readSigned(t, stored).Annotations[clustersKey].Requested
 			if (requested == nil) != (tc.asked == "") || requested != nil && *requested != tc.asked {
 				t.Errorf("requested %v in record %s", requested, recordOf(stored))
 			}
@@ -159,13 +151,12 @@ func TestRecordsAreReadByTheFirstVersions(t *testing.T) {
 	}
 }
 
-// TestRecordsOfTheFirstVersions checks that records of the first versions are valid and have the developer's list, even
-// after these versions dropped the extension of a newer one.
-func TestRecordsOfTheFirstVersions(t *testing.T) {
+// TestRecordsWithoutExtension checks that a record from which a client removed the extension is valid, and has the developer's list.
+func TestRecordsWithoutExtension(t *testing.T) {
 	const asked = `["ap","eu","us"]`
 	a, b := allows(t, "a", []string{"eu", "us"}), allows(t, "b", []string{"ap", "eu"})
 	stored := decide(t, asking(asked), nil, a, b).Object
-	dropped := writeFirst(t, stored, readFirst(t, stored))
+	dropped := withoutExtension(t, stored)
 	if got := remediated(t, dropped, a, b).Object; recordOf(got) != recordOf(stored) {
 		t.Errorf("a record that was written again: %s, want %s", recordOf(got), recordOf(stored))
 	}
@@ -246,7 +237,7 @@ func TestExtensionsThatAreReplayed(t *testing.T) {
 	a, b := allows(t, "a", []string{"eu", "us"}), allows(t, "b", []string{"ap", "eu"})
 	before := decide(t, asking(`["ap","eu","us"]`), nil, a, b).Object
 	stored := remediated(t, before, allows(t, "a", []string{"eu"}), b).Object
-	if got, want := readFirst(t, stored), readFirst(t, before); !cmp.Equal(got, want) || recordOf(stored) == recordOf(before) {
+	if got, want := readSigned(t, stored), readSigned(t, before); !cmp.Equal(got, want) || recordOf(stored) == recordOf(before) {
 		t.Fatalf("the records %s and %s do not differ in their extensions alone", recordOf(before), recordOf(stored))
 	}
 	undecided, wider := with(allows(t, "a", nil), failing), allows(t, "b", []string{"ap", "eu", "us"})

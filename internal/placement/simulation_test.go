@@ -710,7 +710,7 @@ func (s *simulation) checkIntent() {
 		s.Fatalf("the developer's object does not return (-want +got):\n%s\nstored: %v", diff, s.stored.Object["metadata"])
 	}
 	if text := recordOf(out.Object); len(silent) > 0 && text != "" {
-		var r firstRecord
+		var r signedRecord
 		if err := json.Unmarshal([]byte(text), &r); err != nil || len(r.Annotations)+len(r.Labels)+len(r.Scheduling) > 0 || len(s.set) == 0 {
 			s.Fatalf("a record stays that records nothing: %s, %v", text, err)
 		}
@@ -974,7 +974,7 @@ func (s *simulation) copied(obj *unstructured.Unstructured, field, key, value st
 	if !s.isRecorded() || field != "annotations" || obj.GetAnnotations()[placementv1.AsWrittenAnnotation] == "true" {
 		return false
 	}
-	var stored, r firstRecord
+	var stored, r signedRecord
 	if json.Unmarshal([]byte(recordOf(obj)), &r) != nil || json.Unmarshal([]byte(recordOf(s.stored)), &stored) != nil || r.Signature == stored.Signature {
 		return false
 	}
