@@ -107,8 +107,11 @@ func TestFlagsBecomeSpec(t *testing.T) {
 			Annotations: map[string]string{"placement.berth.dev/migrated-modules": "opa/good/p.rego"},
 		},
 		Spec: placementv1.PlacementPolicySpec{
-			Match:       placementv1.Match{ResourceRules: []placementv1.ResourceRule{rule("apps", "replicasets"), rule("", "pods"), rule("batch", "jobs")}},
-			Rego:        "package p\n\nlabels := {\"a\": \"b\"}\n",
+			Match: placementv1.Match{ResourceRules: []placementv1.ResourceRule{rule("apps", "replicasets"), rule("", "pods"), rule("batch", "jobs")}},
+			Rego: `package p
+
+labels := {"a": "b"}
+`,
 			RegoVersion: placementv1.RegoV0, Mode: placementv1.ModeWarn, FailurePolicy: placementv1.FailurePolicyFail,
 			Remediation: placementv1.Remediation{Mode: placementv1.RemediationOff},
 		},

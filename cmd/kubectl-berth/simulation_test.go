@@ -1006,7 +1006,10 @@ func TestRender(t *testing.T) {
 	}
 	sum := sha256.Sum256([]byte(module))
 	digest := "sha256:" + hex.EncodeToString(sum[:]) + "  eu\n"
-	rego := "package wrong\n\ncluster := {\"a\"}\n"
+	rego := `package wrong
+
+cluster := {"a"}
+`
 	const (
 		notRendered = "PlacementPolicy wrong: no digest is printed, because Berth sets status.moduleDigest only of policies with spec.rules: compare spec.rego instead\n"
 		neither     = "PlacementPolicy neither: the policy has neither spec.rules nor spec.rego, so there is no module to print\n"

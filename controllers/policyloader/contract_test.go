@@ -23,7 +23,11 @@ import (
 
 // TestDecidesNothing checks that the registry entry reports whether a policy has a rule of the decision contract.
 func TestDecidesNothing(t *testing.T) {
-	for rego, want := range map[string]bool{"package p\n\nallow := true\n": true, text(1): false} {
+	const allow = `package p
+
+allow := true
+`
+	for rego, want := range map[string]bool{allow: true, text(1): false} {
 		from := policiesOf(1, text)
 		from.policies["policy-0"].Spec.Rego = rego
 		c, registry := newController(t, from)

@@ -75,7 +75,10 @@ func (k kept) Get(_ context.Context, key client.ObjectKey, out client.Object, _ 
 	return err
 }
 
-const carts = "package p\n\nlabels[\"carts\"] := \"x\" if count(data.kubernetes.carts) > 0\n"
+const carts = `package p
+
+labels["carts"] := "x" if count(data.kubernetes.carts) > 0
+`
 
 // TestUpdatesThatReadWhatIsNotServed checks that a version that reads a type that is not served is in force only if no
 // earlier version can decide.
@@ -95,7 +98,8 @@ func TestUpdatesThatReadWhatIsNotServed(t *testing.T) {
 		}
 	}
 	// Load a version that does not compile, and then one that does.
-	from.change("policy-0", "policy-0", "package p\nlabels := x")
+	from.change("policy-0", "policy-0", `package p
+labels := x`)
 	load(t, c, "policy-0")
 	if got := registry.Get("policy-0"); got.Policy != first.Policy || got.Generation != 3 || got.Err == nil {
 		t.Errorf("in force is generation %d, observed %d", got.Policy.Generation, got.Generation)
@@ -124,7 +128,10 @@ func TestVersionsThatLackTypes(t *testing.T) {
 	c.Catalog = world
 	load(t, c, "policy-0")
 	world.groups = nil
-	from.change("policy-0", "policy-0", "package p\n\nlabels.boats := \"x\" if count(data.kubernetes.boats) > 0\n")
+	from.change("policy-0", "policy-0", `package p
+
+labels.boats := "x" if count(data.kubernetes.boats) > 0
+`)
 	load(t, c, "policy-0")
 	inForce := func(generation int64, missing int) {
 		t.Helper()
@@ -133,14 +140,16 @@ func TestVersionsThatLackTypes(t *testing.T) {
 		}
 	}
 	inForce(2, 1)
-	from.change("policy-0", "policy-0", "package p\nlabels := x")
+	from.change("policy-0", "policy-0", `package p
+labels := x`)
 	load(t, c, "policy-0")
 	inForce(2, 1)
 	world.plurals, world.groups = []string{"boats"}, []string{"a.example"}
 	load(t, c, "policy-0")
 	inForce(2, 0)
 
-	from.change("policy-0", "policy-0", carts+"labels.oxen := \"x\" if count(data.kubernetes.oxen) > 0\n")
+	from.change("policy-0", "policy-0", carts+`labels.oxen := "x" if count(data.kubernetes.oxen) > 0
+`)
 	load(t, c, "policy-0")
 	before := registry.Get("policy-0").Err.Error()
 	// Only the text of the error is another one.
@@ -154,7 +163,10 @@ func TestVersionsThatLackTypes(t *testing.T) {
 // TestStoredVersionThatCannotBeBoundYet checks that a load is repeated if discovery fails when an earlier version is bound. That says
 // nothing about the version.
 func TestStoredVersionThatCannotBeBoundYet(t *testing.T) {
-	from := policiesOf(1, func(int) string { return "package p\nlabels := x" })
+	from := policiesOf(1, func(int) string {
+		return `package p
+labels := x`
+	})
 	obj := from.policies["policy-0"]
 	obj.Generation = 2
 	c, registry := newController(t, from)
@@ -232,7 +244,10 @@ func TestRestartsKeepBindings(t *testing.T) {
 
 // TestFallingBackKeepsBindings checks that a stored version that decides in place of the newest one keeps its bindings.
 func TestFallingBackKeepsBindings(t *testing.T) {
-	from := policiesOf(1, func(int) string { return "package p\nlabels := x" })
+	from := policiesOf(1, func(int) string {
+		return `package p
+labels := x`
+	})
 	obj := from.policies["policy-0"]
 	obj.Generation = 2
 	c, registry := newController(t, from)
@@ -291,7 +306,8 @@ func TestStoredVersionThatFails(t *testing.T) {
 	obj.Status.Rollout = nil
 	c, registry := newController(t, from)
 	spec := *obj.Spec.DeepCopy()
-	spec.Rego, spec.Rollout = "package p\nlabels := x", nil
+	spec.Rego, spec.Rollout = `package p
+labels := x`, nil
 	c.Revisions = kept{revision: &policy.Revision{UID: obj.UID, Generation: 1, Spec: spec}}
 	load(t, c, "policy-0")
 	got := registry.Get("policy-0")

@@ -192,7 +192,9 @@ func (w *replicas) revision(number int64) int {
 	return none
 }
 
-const compiles, compilesNot = "package p\n", "package p\nx := y\n"
+const compiles, compilesNot = "package p\n", `package p
+x := y
+`
 
 func (w *replicas) step() {
 	r := w.replicas[w.IntN(len(w.replicas))]

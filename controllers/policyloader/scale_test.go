@@ -189,7 +189,8 @@ func decides(t testing.TB, r *placement.Registry, team string) []*placement.Poli
 // after its reconcile.
 func TestLoadsManyAtOnce(t *testing.T) {
 	from := policiesOf(60, func(i int) string { return text(i % 7) })
-	from.policies["policy-3"].Spec.Rego = "package p\nlabels := x"
+	from.policies["policy-3"].Spec.Rego = `package p
+labels := x`
 	c, registry := newController(t, from)
 	loadAll(t, c, from)
 	expect := func(want map[string]int) {
@@ -208,7 +209,8 @@ func TestLoadsManyAtOnce(t *testing.T) {
 	if of := decides(t, registry, "moved"); len(of) != 1 || of[0].Generation != 2 {
 		t.Errorf("after the change %v decide", of)
 	}
-	from.change("policy-4", "moved", "package p\nlabels := x")
+	from.change("policy-4", "moved", `package p
+labels := x`)
 	load(t, c, "policy-4")
 	delete(from.policies, "policy-5")
 	load(t, c, "policy-5")

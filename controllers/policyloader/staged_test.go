@@ -484,7 +484,10 @@ func TestUnstagedVersion(t *testing.T) {
 }
 
 // readsClusters is a text that reads data.
-const readsClusters = "package p\n\nlabels.zones := concat(\"\", [z | z := data.clusters[_].labels.zone])\n"
+const readsClusters = `package p
+
+labels.zones := concat("", [z | z := data.clusters[_].labels.zone])
+`
 
 // TestBothVersionsWaitForData checks that what is in force decides on until the data of the version before are complete, too.
 func TestBothVersionsWaitForData(t *testing.T) {

@@ -51,7 +51,9 @@ func TestUpdatesWaitForData(t *testing.T) {
 
 				update := func() {
 					from.policies["policy-0"].Generation++
-					from.policies["policy-0"].Spec.Rego = text(1) + "\nlabels.zones := concat(\"\", [z | z := data.clusters[_].labels.zone])\n"
+					from.policies["policy-0"].Spec.Rego = text(1) + `
+labels.zones := concat("", [z | z := data.clusters[_].labels.zone])
+`
 				}
 				update()
 				load(t, c, "policy-0")
@@ -86,7 +88,9 @@ func TestWaitIsChecked(t *testing.T) {
 		loadAll(t, c, from)
 		first, checks := registry.Get("policy-0"), 0
 		c.Settled = func(b *policy.Binding) bool { return b == first.Binding }
-		from.change("policy-0", "policy-0", text(1)+"\nlabels.zones := concat(\"\", [z | z := data.clusters[_].labels.zone])\n")
+		from.change("policy-0", "policy-0", text(1)+`
+labels.zones := concat("", [z | z := data.clusters[_].labels.zone])
+`)
 		began, again := time.Now(), dataInterval
 		for ; again > 0; checks++ {
 			result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "policy-0"}})
@@ -118,9 +122,15 @@ func TestKeepsDataBeforeItCounts(t *testing.T) {
 		// changes is the number of changes of the registry.
 		changes int
 	}{
-		{"\nlabels.zones := concat(\"\", [z | z := data.clusters[_].labels.zone])\n", 2},
-		{"\nlabels.zones := concat(\"-\", [z | z := data.clusters[_].labels.zone])\n", 1},
-		{"\nlabels.zones := \"none\"\n", 1},
+		{`
+labels.zones := concat("", [z | z := data.clusters[_].labels.zone])
+`, 2},
+		{`
+labels.zones := concat("-", [z | z := data.clusters[_].labels.zone])
+`, 1},
+		{`
+labels.zones := "none"
+`, 1},
 	} {
 		from.policies["policy-0"].Generation, from.policies["policy-0"].Spec.Rego = int64(i+2), text(1)+tc.rego
 		changes = 0
@@ -159,7 +169,8 @@ func TestAnotherPolicyOfTheSameName(t *testing.T) {
 		t.Error("the policy that was deleted stays in force")
 	}
 	// No version of the earlier policies decides in place of one that does not compile.
-	from.policies["policy-0"].UID, from.policies["policy-0"].Spec.Rego = "a third", "package p\nlabels := x"
+	from.policies["policy-0"].UID, from.policies["policy-0"].Spec.Rego = "a third", `package p
+labels := x`
 	from.policies["policy-0"].Generation++
 	load(t, c, "policy-0")
 	if got := registry.Get("policy-0"); !got.Broken {
@@ -198,7 +209,9 @@ func TestUpdatesWaitForModules(t *testing.T) {
 	}
 	e.held[first.Binding.Remote.ModulesDigest] = true
 
-	spec.Remote.Modules[0].Rego = "package p\n\nerrors contains \"no\""
+	spec.Remote.Modules[0].Rego = `package p
+
+errors contains "no"`
 	from.policies["policy-0"].Generation++
 	load(t, c, "policy-0")
 	waits := registry.Get("policy-0")
@@ -270,7 +283,9 @@ func TestAnotherPolicyDoesNotWait(t *testing.T) {
 	load(t, c, "policy-0")
 	first := registry.Get("policy-0")
 	c.Settled = func(b *policy.Binding) bool { return b == first.Binding }
-	from.change("policy-0", "policy-0", text(1)+"\nlabels.zones := concat(\"\", [z | z := data.clusters[_].labels.zone])\n")
+	from.change("policy-0", "policy-0", text(1)+`
+labels.zones := concat("", [z | z := data.clusters[_].labels.zone])
+`)
 	load(t, c, "policy-0")
 	if !c.entryOf("policy-0").waits() {
 		t.Fatal("the new version does not wait")

@@ -35,7 +35,8 @@ func TestNeedsOfPlacementObjects(t *testing.T) {
 	l := newLeader(t)
 	spec := onDeployments("", "")
 	spec.Match.ResourceRules[0].APIGroups, spec.Match.ResourceRules[0].Resources = []string{"*"}, []string{"*"}
-	spec.Rego = "package p\nlabels.a := input.metadata.name"
+	spec.Rego = `package p
+labels.a := input.metadata.name`
 	l.apply("p", spec)
 	for resource, want := range map[schema.GroupVersionResource]bool{
 		{Group: "policy.karmada.io", Version: "v1", Resource: "propagationpolicies"}: true,
@@ -54,7 +55,8 @@ func TestNeedsOfEvictions(t *testing.T) {
 			l := newLeader(t)
 			spec := onDeployments("", "")
 			spec.Match.ResourceRules[0].APIGroups, spec.Match.ResourceRules[0].Resources = []string{""}, []string{"pods"}
-			spec.Rego = "package p\nlabels.a := input.metadata.name"
+			spec.Rego = `package p
+labels.a := input.metadata.name`
 			spec.Remediation.Evict = evict
 			l.apply("p", spec)
 			for resource, want := range map[string]bool{"pods": evict, "services": false} {

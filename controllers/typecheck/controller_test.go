@@ -86,7 +86,9 @@ func (n names) Names(context.Context) ([]string, error) { return n(), nil }
 // TestCompileErrorIsNotRetried checks that a policy that does not compile is checked again only when it changes.
 func TestCompileErrorIsNotRetried(t *testing.T) {
 	p := &placementv1.PlacementPolicy{}
-	p.Name, p.Spec.Rego = "p", "package p\n\nthis is not rego"
+	p.Name, p.Spec.Rego = "p", `package p
+
+this is not rego`
 	changed := 0
 	c := New(Deps{
 		Client: reader{policy: p}, Checker: schemas.NewChecker(nil, nil),

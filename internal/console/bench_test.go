@@ -65,7 +65,9 @@ func withoutCluster(i int) string {
 
 // deniedIn returns the policy with a denial of the workloads of one of the regions.
 func deniedIn(i int) string {
-	return regionPolicy + fmt.Sprintf("\n    errors contains \"closed\" if input.metadata.labels.region == \"region-%d\"\n", i%manyRegions)
+	return regionPolicy + fmt.Sprintf(`
+    errors contains "closed" if input.metadata.labels.region == "region-%d"
+`, i%manyRegions)
 }
 
 // withoutNamespace returns the policy without the workloads of one of the namespaces.

@@ -483,7 +483,7 @@ func TestPartOfPolicy(t *testing.T) {
 		"name=gold&field=spec.rules[0].tolerate":   "  - name: gold\n    require:\n    - label: example.com/tier\n      operator: In\n      values:\n      - gold",
 		"name=gold&rule=gold":                      "  - name: gold\n    require:\n    - label: example.com/tier\n      operator: In\n      values:\n      - gold",
 		"name=region&line=5":                       "      c.labels.region == input.metadata.labels.region",
-		"name=region&line=500":                     "    errors contains \"no region\" if not input.metadata.labels.region",
+		"name=region&line=500":                     `    errors contains "no region" if not input.metadata.labels.region`,
 		"name=gold":                                "",
 	} {
 		got := get[struct {

@@ -657,7 +657,9 @@ spec:
 
 // TestNoNamespace checks that it is said that the namespace of a new object does not exist, if that is known.
 func TestNoNamespace(t *testing.T) {
-	policy := policyOf("p", "package p\n\nlabels.a := \"b\"")
+	policy := policyOf("p", `package p
+
+labels.a := "b"`)
 	namespace := func(name string) string {
 		return "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: " + name + "}\n"
 	}
@@ -705,7 +707,9 @@ spec:
 	}
 	for world, want := range map[string]string{
 		world: "--why-not: no inventory that policies read has a cluster \"moon\"; there are bare, eu-1, eu-2, us-1",
-		policyOf("p", "package p\n\nlabels.a := \"b\""): "--why-not: cluster \"moon\" is not known: no policy reads an inventory, or the inventories that policies read have no clusters",
+		policyOf("p", `package p
+
+labels.a := "b"`): "--why-not: cluster \"moon\" is not known: no policy reads an inventory, or the inventories that policies read have no clusters",
 	} {
 		s, o := simulate(t, world, web, false)
 		if _, err := explain.Explain(t.Context(), s, o, explain.Options{WhyNot: "moon"}); err == nil || err.Error() != want {
@@ -785,7 +789,11 @@ spec:
 // TestSchedulingValues checks the requested and current values of scheduling fields, and that affinities are added and override nothing.
 func TestSchedulingValues(t *testing.T) {
 	const affinity = `scheduling.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms := [{"matchExpressions": [{"key": "KEY", "operator": "Exists"}]}]`
-	world := policyOf("a", "package a\n\nscheduling.nodeSelector.pci := \"3\"\n\n"+strings.Replace(affinity, "KEY", "a", 1)) + "---\n" +
+	world := policyOf("a", `package a
+
+scheduling.nodeSelector.pci := "3"
+
+`+strings.Replace(affinity, "KEY", "a", 1)) + "---\n" +
 		policyOf("b", "package b\n\n"+strings.Replace(affinity, "KEY", "b", 1))
 	text := func(value *string) string {
 		if value == nil {
@@ -805,7 +813,12 @@ func TestSchedulingValues(t *testing.T) {
 
 // TestPredicates checks that the reasons of predicates are explained, for clusters and for nodes.
 func TestPredicates(t *testing.T) {
-	policy := strings.Replace(policyOf("fits", "package fits\n\nclusters contains name if {\n  some name, c in data.clusters\n  c.labels.region == \"eu\"\n}"),
+	policy := strings.Replace(policyOf("fits", `package fits
+
+clusters contains name if {
+  some name, c in data.clusters
+  c.labels.region == "eu"
+}`),
 		"  mode: Enforce\n", "  mode: Enforce\n  predicates: {candidates: Clusters, names: [NodeAffinity]}\n", 1)
 	e := explainObject(t, fleet+"---\n"+policy, pinned, explain.Options{Limit: 10})
 	got := map[string][]string{}
@@ -828,7 +841,9 @@ apiVersion: v1
 kind: Node
 metadata: {name: n2, labels: {pci: "1"}}
 `
-	policy = strings.Replace(policyOf("nodes", "package nodes\n\nlabels.a := \"b\""), "  mode: Enforce\n", "  mode: Enforce\n  predicates: {candidates: Nodes, names: [NodeAffinity]}\n", 1)
+	policy = strings.Replace(policyOf("nodes", `package nodes
+
+labels.a := "b"`), "  mode: Enforce\n", "  mode: Enforce\n  predicates: {candidates: Nodes, names: [NodeAffinity]}\n", 1)
 	e = explainObject(t, nodes+"---\n"+policy, pinned, explain.Options{Limit: 10})
 	if e.Nodes == nil || e.Nodes.Total != 2 || e.Nodes.Chosen != 1 || len(e.Nodes.Listed) != 2 || !strings.Contains(strings.Join(lines(e.Nodes.Listed[1].Reasons, ""), ""), "NodeAffinity") {
 		t.Errorf("nodes: %+v", e.Nodes)
@@ -840,7 +855,9 @@ metadata: {name: n2, labels: {pci: "1"}}
 
 // TestAmbiguousClusters checks that the objects are named that have the name of one cluster.
 func TestAmbiguousClusters(t *testing.T) {
-	world := policyOf("p", "package p\n\nclusters := {name | some name, _ in data.clusters}") + "---\n" + fleet + `---
+	world := policyOf("p", `package p
+
+clusters := {name | some name, _ in data.clusters}`) + "---\n" + fleet + `---
 apiVersion: multicluster.x-k8s.io/v1alpha1
 kind: ClusterProfile
 metadata: {name: eu-1, namespace: aaa, labels: {region: us}}
@@ -885,10 +902,22 @@ metadata: {name: eu-2}
 
 // TestPoliciesAndKeys checks which policies are listed, and who determines each key.
 func TestPoliciesAndKeys(t *testing.T) {
-	world := policyOf("high", "package high\n\nlabels.tier := \"gold\"\n\nannotations.note := \"n\"") + "---\n" + policyOf("low", "package low\n\nlabels.tier := \"silver\"") + "---\n" +
-		strings.Replace(policyOf("payments", "package payments\n\nlabels.a := \"b\""), "  mode:", "    objectSelector: {matchLabels: {team: payments}}\n  mode:", 1) + "---\n" +
-		strings.Replace(policyOf("versions", "package versions\n\nlabels.a := \"b\""), "apiVersions: [v1]", "apiVersions: [v2]", 1) + "---\n" +
-		strings.Replace(policyOf("jobs", "package jobs\n\nlabels.a := \"b\""), "resources: [deployments]", "resources: [jobs]", 1)
+	world := policyOf("high", `package high
+
+labels.tier := "gold"
+
+annotations.note := "n"`) + "---\n" + policyOf("low", `package low
+
+labels.tier := "silver"`) + "---\n" +
+		strings.Replace(policyOf("payments", `package payments
+
+labels.a := "b"`), "  mode:", "    objectSelector: {matchLabels: {team: payments}}\n  mode:", 1) + "---\n" +
+		strings.Replace(policyOf("versions", `package versions
+
+labels.a := "b"`), "apiVersions: [v1]", "apiVersions: [v2]", 1) + "---\n" +
+		strings.Replace(policyOf("jobs", `package jobs
+
+labels.a := "b"`), "resources: [deployments]", "resources: [jobs]", 1)
 	world = strings.Replace(world, "match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}\n    objectSelector:", "match:\n    resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]\n    objectSelector:", 1)
 	e := explainObject(t, strings.Replace(world, "{name: high}\nspec:\n", "{name: high}\nspec:\n  priority: 5\n", 1), web, explain.Options{})
 	type key struct{ Field, Key, Policy, Requested, Decided, Overrides string }
@@ -936,11 +965,17 @@ func TestWaits(t *testing.T) {
 			remediation: `{budget: {maxPerMinute: 1}}`, terminating: true,
 			want: "the object keeps the current value, because Berth does not patch an object that is being deleted. If no controller removes the object's finalizers, remove them",
 		},
-		"New":    {remediation: `{mode: Approved}`, created: true},
-		"Denied": {remediation: `{}`, rego: "\n\nerrors contains \"no\"", want: "the object keeps the current value while PlacementPolicy p denies the object"},
+		"New": {remediation: `{mode: Approved}`, created: true},
+		"Denied": {remediation: `{}`, rego: `
+
+errors contains "no"`, want: "the object keeps the current value while PlacementPolicy p denies the object"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			policy := strings.Replace(policyOf("p", "package p\n\nlabels.tier := \"gold\"\n\nlabels.region := \"eu\""+tc.rego), "  mode:", "  remediation: "+tc.remediation+"\n  mode:", 1)
+			policy := strings.Replace(policyOf("p", `package p
+
+labels.tier := "gold"
+
+labels.region := "eu"`+tc.rego), "  mode:", "  remediation: "+tc.remediation+"\n  mode:", 1)
 			object := web
 			if tc.terminating {
 				object = strings.Replace(web, "metadata: {", `metadata: {deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: [example.com/keep], `, 1)
@@ -981,7 +1016,12 @@ kind: PropagationPolicy
 metadata: {name: web, namespace: shop, annotations: {placement.berth.dev/clusters: '["us-1"]'}}
 spec: {placement: {clusterAffinity: {clusterNames: [us-1, eu-1]}}}`
 	policy := strings.NewReplacer("apps", "policy.karmada.io", "deployments", "propagationpolicies", "[v1]", "[v1alpha1]").
-		Replace(policyOf("eu", "package eu\n\nclusters contains name if {\n  some name, c in data.clusters\n  c.labels.region == \"eu\"\n}"))
+		Replace(policyOf("eu", `package eu
+
+clusters contains name if {
+  some name, c in data.clusters
+  c.labels.region == "eu"
+}`))
 	e := explainObject(t, fleet+"---\n"+policy+"\n---\n"+strings.Replace(object, "web", "other", 1), object, explain.Options{Limit: 10})
 	want := []explain.Key{{
 		Field: "clusters", Key: "spec.placement.clusterAffinity.clusterNames", Policy: "eu",

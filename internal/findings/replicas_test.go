@@ -132,7 +132,8 @@ func TestReplicas(t *testing.T) {
 		s.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	}
 	inRego := func(s *placementv1.PlacementPolicySpec) {
-		s.Rules, s.Rego = nil, "package p\nclusters := {\"a\": {\"replicas\": 9}}"
+		s.Rules, s.Rego = nil, `package p
+clusters := {"a": {"replicas": 9}}`
 	}
 	for name, change := range map[string]func(*placementv1.PlacementPolicySpec){"DryRun": inDryRun, "Selected": selected, "Rego": inRego} {
 		if got := (replicasTest{delivery: one, rule: "limit: 2"}).find(t, &Finder{}, change); len(got) > 0 {

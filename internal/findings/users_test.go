@@ -106,7 +106,8 @@ func TestQuotasOfPolicies(t *testing.T) {
 		`data.berth.clusterquotas.gpu`:                   `data.berth.clusterquotas["gpu"] is undefined until the ClusterScopedQuota gpu exists; did you mean data.berth.clusterquotas["gpus"]?`,
 		`data.kubernetes.configmaps["shop"]["compute"]`:  "",
 	} {
-		spec := placementv1.PlacementPolicySpec{Rego: "package p\nwarnings contains \"full\" if " + ref + ".used"}
+		spec := placementv1.PlacementPolicySpec{Rego: `package p
+warnings contains "full" if ` + ref + ".used"}
 		module, err := policy.Compile("p", spec.WithDefaults())
 		if err != nil {
 			t.Fatal(err)

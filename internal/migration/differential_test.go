@@ -303,10 +303,26 @@ func randomObject(r *rand.Rand) any {
 func FuzzConvert(f *testing.F) {
 	for _, seed := range [][3]string{
 		{seedConflicts, "package lib", "{}"}, {mainV0, regionsV0, customers}, {errorsV0, regionsV0, "[]"}, {mainV1, textV1, `{"forbidden": ["x"]}`},
-		{"package p\n\nimport data.l as x\n\nlabels := x.y", "package l\n\ny := {\"a\": x} if x := 1 else := y if false", "null"},
-		{"package p.q\n\nlabels[l.f(1)] = data.l.y { data.l.y with data.l.z as 1 }", "package p.q\n\nimport data.l\nf(x) = x\nerrors[x] { l.f(_, x) }", `{"a": 1}`},
-		{"package p\nlabels := {k: v | some k, v in data.l.y}\n# package p", "package l\ny contains x if some x in [`a\npackage b`]\ny contains _ if false", ""},
-		{"package a.b\nerrors contains $\"{data.l.f(1)} x\" if data.l.f(2)", "package l\nf(f) := f", "{}"},
+		{`package p
+
+import data.l as x
+
+labels := x.y`, `package l
+
+y := {"a": x} if x := 1 else := y if false`, "null"},
+		{`package p.q
+
+labels[l.f(1)] = data.l.y { data.l.y with data.l.z as 1 }`, `package p.q
+
+import data.l
+f(x) = x
+errors[x] { l.f(_, x) }`, `{"a": 1}`},
+		{`package p
+labels := {k: v | some k, v in data.l.y}
+# package p`, "package l\ny contains x if some x in [`a\npackage b`]\ny contains _ if false", ""},
+		{`package a.b
+errors contains $"{data.l.f(1)} x" if data.l.f(2)`, `package l
+f(f) := f`, "{}"},
 	} {
 		f.Add(seed[0], seed[1], seed[2], `{"metadata": {"name": "abx", "labels": {"customer": "acme"}}}`)
 		f.Add(seed[1], seed[0], seed[2], `{}`)

@@ -168,7 +168,10 @@ unused { data.lib.numbers.one }
 const customers = `{"acme": {"region": "eu-west"}, "globex": {"region": "us"}}`
 
 func TestConvert(t *testing.T) {
-	v1 := "package %s\n\nlabels[\"a\"] := \"b\" if input.metadata.name\n"
+	v1 := `package %s
+
+labels["a"] := "b" if input.metadata.name
+`
 	binary := policies("n", "binary")
 	binary.BinaryData = map[string][]byte{"b.gz": {0xff}}
 	tests := map[string]struct {
@@ -317,7 +320,13 @@ import data.kubernetes.admission
 
 main = {"response": {"uid": input.request.uid, "allowed": count(admission.deny) == 0}}
 `),
-				policies("opa", "ingress", "ingress.rego", "package kubernetes.admission\n\ndeny[msg] {\n\tinput.request.kind.kind == \"Ingress\"\n\tmsg := \"no\"\n}\n"),
+				policies("opa", "ingress", "ingress.rego", `package kubernetes.admission
+
+deny[msg] {
+	input.request.kind.kind == "Ingress"
+	msg := "no"
+}
+`),
 				policies("opa", "conftest", "x.rego", `package main
 
 deny[msg] { input.kind == "Pod"; msg := "no" }
@@ -355,7 +364,10 @@ labels = x { x := http.send({"method": "get", "url": "http://a"}).body }
 labels := {}
 scheduling := {}
 `),
-				policies("n", "roots", "p.rego", "package clusters.p\n\nlabels := {}\n"),
+				policies("n", "roots", "p.rego", `package clusters.p
+
+labels := {}
+`),
 				policies("n", "dynamic", "p.rego", `package d
 
 labels := data.kubernetes[input.kind]
@@ -493,7 +505,10 @@ labels := data.lib[input.x].labels
 
 labels := {"a": "b"} if data.lib.a
 `),
-				policies("n", "lib", "a.rego", "package lib.a\n\nx := 1\n"),
+				policies("n", "lib", "a.rego", `package lib.a
+
+x := 1
+`),
 			},
 			findings: []string{
 				"n/lib/a.rego: left out",
@@ -534,7 +549,9 @@ labels.c := data.n.d["d.json"].x
 		},
 		"RuleOfTheContract": {
 			configMaps: []corev1.ConfigMap{
-				policies("n", "p", "p.rego", fmt.Sprintf(v1, "p")+"\nclusters contains \"a\" if input.spec\n"),
+				policies("n", "p", "p.rego", fmt.Sprintf(v1, "p")+`
+clusters contains "a" if input.spec
+`),
 				policies("n", "q", "q.rego", `package q
 
 clusters contains "a"
@@ -548,7 +565,9 @@ clusters contains "a"
 		},
 		"Denials": {
 			configMaps: []corev1.ConfigMap{
-				policies("n", "p", "p.rego", fmt.Sprintf(v1, "p")+"\ndeny contains \"no\" if input.spec\n"),
+				policies("n", "p", "p.rego", fmt.Sprintf(v1, "p")+`
+deny contains "no" if input.spec
+`),
 				policies("n", "q", "q.rego", `package q
 
 errors := deny

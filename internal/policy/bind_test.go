@@ -191,7 +191,9 @@ func TestBind(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			spec := policytest.SpecOf(placementv1.RegoV1, "package p\nvalues := [1 | "+tc.reads+"]\nlabels := {} if values")
+			spec := policytest.SpecOf(placementv1.RegoV1, `package p
+values := [1 | `+tc.reads+`]
+labels := {} if values`)
 			spec.Replicate = tc.listed
 			m, err := policy.Compile("p", spec)
 			if err != nil {
@@ -223,7 +225,8 @@ func TestBind(t *testing.T) {
 // TestListedMissingIsNamed checks that a message names a type that spec.replicate lists by its group, and not as a
 // reference in Rego.
 func TestListedMissingIsNamed(t *testing.T) {
-	spec := policytest.SpecOf(placementv1.RegoV1, "package p\nlabels := input.x")
+	spec := policytest.SpecOf(placementv1.RegoV1, `package p
+labels := input.x`)
 	spec.Replicate = []placementv1.ReplicatedResource{{APIGroup: "apps", Resource: "nothings"}}
 	m, err := policy.Compile("p", spec)
 	if err != nil {
@@ -242,7 +245,8 @@ func TestListedMissingIsNamed(t *testing.T) {
 // that both are bound to their unambiguous paths.
 func TestListedNamesakes(t *testing.T) {
 	old, recent := resource("", "v1", "events"), resource("events.k8s.io", "v1", "events")
-	m, err := policy.Compile("p", policytest.SpecOf(placementv1.RegoV1, "package p\nlabels := input.x"))
+	m, err := policy.Compile("p", policytest.SpecOf(placementv1.RegoV1, `package p
+labels := input.x`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +292,8 @@ func TestBindFields(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			spec := policytest.SpecOf(placementv1.RegoV1, "package p\nlabels := {\"x\": \"y\"} if "+tc.body)
+			spec := policytest.SpecOf(placementv1.RegoV1, `package p
+labels := {"x": "y"} if `+tc.body)
 			spec.Replicate = tc.listed
 			m, err := policy.Compile("p", spec)
 			if err != nil {
@@ -329,7 +334,9 @@ func (r *refreshed) Refresh(context.Context) error {
 
 // TestBindToCurrent checks that the catalog is refreshed once if a type is missing, and not otherwise.
 func TestBindToCurrent(t *testing.T) {
-	m, err := policy.Compile("p", policytest.SpecOf(placementv1.RegoV1, "package p\nerrors contains x if data.kubernetes.pods.a[x]\n"))
+	m, err := policy.Compile("p", policytest.SpecOf(placementv1.RegoV1, `package p
+errors contains x if data.kubernetes.pods.a[x]
+`))
 	if err != nil {
 		t.Fatal(err)
 	}

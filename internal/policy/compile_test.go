@@ -31,22 +31,35 @@ func TestCompileRefuses(t *testing.T) {
 		spec placementv1.PlacementPolicySpec
 		want string
 	}{
-		"Syntax":       {placementv1.PlacementPolicySpec{Rego: "package p\nerrors contains {"}, "p.rego:2:"},
-		"Empty":        {placementv1.PlacementPolicySpec{Rego: ""}, "rego_parse_error"},
-		"V1TextAsV0":   {placementv1.PlacementPolicySpec{Rego: "package p\nerrors contains \"x\" if true", RegoVersion: placementv1.RegoV0}, "p.rego:2:"},
-		"V0TextAsV1":   {placementv1.PlacementPolicySpec{Rego: "package p\nerrors[\"x\"] { true }"}, "p.rego:2:"},
-		"HTTP":         {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := http.send({})"}, "http.send is not allowed"},
-		"Runtime":      {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := opa.runtime()"}, "opa.runtime is not allowed"},
-		"Clock":        {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := {\"a\": time.now_ns()}"}, "time.now_ns is not allowed"},
-		"Function":     {placementv1.PlacementPolicySpec{Rego: "package p\nlabels(x) := x"}, "p.rego:2:1: berth_contract_error"},
-		"DataRoot":     {policytest.WithData(policytest.SpecOf(placementv1.RegoV1, "package p"), `{"kubernetes":{}}`), "berth_data_error"},
-		"DataShadows":  {policytest.WithData(policytest.SpecOf(placementv1.RegoV1, "package a.b\nlabels := {}"), `{"a":{"b":{"c":1}}}`), "berth_data_error"},
-		"DataList":     {policytest.WithData(policytest.SpecOf(placementv1.RegoV1, "package p"), `[]`), "berth_data_error"},
-		"DynamicType":  {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := data.kubernetes[input.kind]"}, "p.rego:2:11: berth_unresolved_read"},
-		"WholeData":    {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := data"}, "rego_recursion_error"},
-		"WalkAll":      {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := [x | walk(data.kubernetes, x)]"}, "berth_unresolved_read"},
-		"DynamicGroup": {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := data.resources[input.x].pods"}, "berth_unresolved_read"},
-		"PrefixInVar":  {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := y if { x := data.kubernetes; y := x.pods }"}, "berth_unresolved_read"},
+		"Syntax": {placementv1.PlacementPolicySpec{Rego: `package p
+errors contains {`}, "p.rego:2:"},
+		"Empty": {placementv1.PlacementPolicySpec{Rego: ""}, "rego_parse_error"},
+		"V1TextAsV0": {placementv1.PlacementPolicySpec{Rego: `package p
+errors contains "x" if true`, RegoVersion: placementv1.RegoV0}, "p.rego:2:"},
+		"V0TextAsV1": {placementv1.PlacementPolicySpec{Rego: `package p
+errors["x"] { true }`}, "p.rego:2:"},
+		"HTTP": {placementv1.PlacementPolicySpec{Rego: `package p
+labels := http.send({})`}, "http.send is not allowed"},
+		"Runtime": {placementv1.PlacementPolicySpec{Rego: `package p
+labels := opa.runtime()`}, "opa.runtime is not allowed"},
+		"Clock": {placementv1.PlacementPolicySpec{Rego: `package p
+labels := {"a": time.now_ns()}`}, "time.now_ns is not allowed"},
+		"Function": {placementv1.PlacementPolicySpec{Rego: `package p
+labels(x) := x`}, "p.rego:2:1: berth_contract_error"},
+		"DataRoot": {policytest.WithData(policytest.SpecOf(placementv1.RegoV1, "package p"), `{"kubernetes":{}}`), "berth_data_error"},
+		"DataShadows": {policytest.WithData(policytest.SpecOf(placementv1.RegoV1, `package a.b
+labels := {}`), `{"a":{"b":{"c":1}}}`), "berth_data_error"},
+		"DataList": {policytest.WithData(policytest.SpecOf(placementv1.RegoV1, "package p"), `[]`), "berth_data_error"},
+		"DynamicType": {placementv1.PlacementPolicySpec{Rego: `package p
+labels := data.kubernetes[input.kind]`}, "p.rego:2:11: berth_unresolved_read"},
+		"WholeData": {placementv1.PlacementPolicySpec{Rego: `package p
+labels := data`}, "rego_recursion_error"},
+		"WalkAll": {placementv1.PlacementPolicySpec{Rego: `package p
+labels := [x | walk(data.kubernetes, x)]`}, "berth_unresolved_read"},
+		"DynamicGroup": {placementv1.PlacementPolicySpec{Rego: `package p
+labels := data.resources[input.x].pods`}, "berth_unresolved_read"},
+		"PrefixInVar": {placementv1.PlacementPolicySpec{Rego: `package p
+labels := y if { x := data.kubernetes; y := x.pods }`}, "berth_unresolved_read"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

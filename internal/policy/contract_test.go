@@ -38,19 +38,22 @@ func TestContractTypes(t *testing.T) {
 		body    string
 		want    []string
 	}{
-		"ErrorsBoolean":       {v1, `errors := count(data.clusters) == 0`, []string{`p.rego:2:1: ` + code + `errors must be a set or an array of strings, is a boolean; write: errors contains "<message>" if`}},
-		"ErrorsBooleanV0":     {v0, `errors = x { x := count(data.clusters) == 0 }`, []string{`p.rego:2:1: ` + code + `errors must be a set or an array of strings, is a boolean; write: errors["<message>"] {`}},
-		"ErrorsImplicitTrue":  {v1, `errors if input.spec.x`, []string{`p.rego:2:1: ` + code + `errors must be a set or an array of strings, is a boolean`}},
-		"ErrorsDefault":       {v1, "default errors := false\nerrors := {\"no\"} if input.x", []string{`p.rego:2:1: ` + code + `errors must be a set or an array of strings, is a boolean`}},
-		"ErrorsObjects":       {v1, `errors contains {"msg": "no"} if input.x`, []string{`p.rego:2:1: ` + code + `errors must hold strings, holds an object`}},
-		"ErrorsOneOfSeveral":  {v1, "errors contains \"a\" if input.a\nerrors contains {\"msg\": \"no\"} if input.x", []string{`p.rego:3:1: ` + code + `errors must hold strings, holds an object`}},
-		"ErrorsObjectsV0":     {v0, `errors[{"msg": msg}] { msg := input.x }`, []string{`p.rego:2:1: ` + code + `errors must hold strings, holds an object`}},
-		"ErrorsFromHelper":    {v1, "bad contains {\"msg\": 1} if input.x\nerrors := bad", []string{`p.rego:3:1: ` + code + `errors must hold strings, holds an object`}},
+		"ErrorsBoolean":      {v1, `errors := count(data.clusters) == 0`, []string{`p.rego:2:1: ` + code + `errors must be a set or an array of strings, is a boolean; write: errors contains "<message>" if`}},
+		"ErrorsBooleanV0":    {v0, `errors = x { x := count(data.clusters) == 0 }`, []string{`p.rego:2:1: ` + code + `errors must be a set or an array of strings, is a boolean; write: errors["<message>"] {`}},
+		"ErrorsImplicitTrue": {v1, `errors if input.spec.x`, []string{`p.rego:2:1: ` + code + `errors must be a set or an array of strings, is a boolean`}},
+		"ErrorsDefault": {v1, `default errors := false
+errors := {"no"} if input.x`, []string{`p.rego:2:1: ` + code + `errors must be a set or an array of strings, is a boolean`}},
+		"ErrorsObjects": {v1, `errors contains {"msg": "no"} if input.x`, []string{`p.rego:2:1: ` + code + `errors must hold strings, holds an object`}},
+		"ErrorsOneOfSeveral": {v1, `errors contains "a" if input.a
+errors contains {"msg": "no"} if input.x`, []string{`p.rego:3:1: ` + code + `errors must hold strings, holds an object`}},
+		"ErrorsObjectsV0": {v0, `errors[{"msg": msg}] { msg := input.x }`, []string{`p.rego:2:1: ` + code + `errors must hold strings, holds an object`}},
+		"ErrorsFromHelper": {v1, `bad contains {"msg": 1} if input.x
+errors := bad`, []string{`p.rego:3:1: ` + code + `errors must hold strings, holds an object`}},
 		"ErrorsComprehension": {v1, `errors := [{"msg": c} | some c in input.x]`, []string{`p.rego:2:1: ` + code + `errors must hold strings, holds an object`}},
 		"ErrorsHeadRef":       {v1, `errors["no"] := true if input.x`, []string{`p.rego:2:1: ` + code + `errors must be a set or an array of strings, is an object`}},
 		"ErrorsString":        {v1, `errors := "no" if input.x`, []string{`p.rego:2:1: ` + code + `errors must be a set or an array of strings, is a string`}},
 		"ErrorsSprintf":       {v1, `errors := sprintf("%v", [input.x])`, []string{`p.rego:2:1: ` + code + `errors must be a set or an array of strings, is a string`}},
-		"ErrorsElse":          {v1, "errors := [\"a\"] if input.a else := \"b\"", []string{`p.rego:2:28: ` + code + `errors must be a set or an array of strings, is a string`}},
+		"ErrorsElse":          {v1, `errors := ["a"] if input.a else := "b"`, []string{`p.rego:2:28: ` + code + `errors must be a set or an array of strings, is a string`}},
 		"WarningsNumber":      {v1, `warnings contains count(input.x)`, []string{`p.rego:2:1: ` + code + `warnings must hold strings, holds a number`}},
 		"WarningsArray":       {v1, `warnings := ["a", 1]`, []string{`p.rego:2:1: ` + code + `warnings must hold strings, holds a number`}},
 		"ClustersString":      {v1, `clusters := "eu-1"`, []string{`p.rego:2:1: ` + code + `clusters must be a set or an array of strings, or an object, is a string; write: clusters := {"<cluster>"}`}},
@@ -96,14 +99,15 @@ func TestContractTypes(t *testing.T) {
 		"SchedulingName":     {v1, `scheduling.priorityClassName := ["gold"]`, []string{`p.rego:2:1: ` + code + `scheduling.priorityClassName: must be a string, is an array`}},
 		"SchedulingOperator": {v1, `scheduling.tolerations := [{"key": "a", "operator": "Equals", "value": "b"}] if input.x`, []string{`p.rego:2:1: ` + code + `scheduling.tolerations[0].operator: Unsupported value: "Equals": supported values: "Equal", "Exists"`}},
 		"SchedulingEffect":   {v1, `scheduling := {"tolerations": [{"key": "a", "effect": "NoScedule"}]}`, []string{`p.rego:2:1: ` + code + `scheduling.tolerations[0].effect: Unsupported value: "NoScedule"`}},
-		"SchedulingElse":     {v1, "scheduling.priorityClassName := \"gold\" if input.x else := \"Not_valid\"", []string{`p.rego:2:51: ` + code + `scheduling.priorityClassName: Invalid value: "Not_valid"`}},
+		"SchedulingElse":     {v1, `scheduling.priorityClassName := "gold" if input.x else := "Not_valid"`, []string{`p.rego:2:51: ` + code + `scheduling.priorityClassName: Invalid value: "Not_valid"`}},
 		"SchedulingConstant": {v1, `scheduling.nodeSelector["a"] := "not valid"`, []string{`p.rego:2:1: ` + code + `scheduling.nodeSelector: Invalid value: "not valid"`}},
 		"SchedulingEmpty":    {v1, `scheduling.schedulerName := ""`, []string{`p.rego:2:1: ` + code + `scheduling.schedulerName: must not be empty`}},
 		"SchedulingContains": {v1, `scheduling.tolerations contains {"key": "a", "operator": "equal"} if input.x`, []string{`p.rego:2:1: ` + code + `scheduling.tolerations[0].operator: Unsupported value: "equal"`}},
 		"SchedulingPartly":   {v1, `scheduling.tolerations := [{"key": input.k, "effect": "NoScedule"}]`, []string{`p.rego:2:1: ` + code + `scheduling.tolerations[0].effect: Unsupported value: "NoScedule"`}},
 		"SchedulingAssigned": {v1, `scheduling.tolerations := list if { list := [{"key": "a", "operator": "Equals"}] }`, []string{`p.rego:2:1: ` + code + `scheduling.tolerations[0].operator: Unsupported value: "Equals"`}},
 		"SchedulingV0":       {v0, `scheduling = {"tolerations": [{"key": "a", "operator": "Equals"}]} { input.x }`, []string{`p.rego:2:1: ` + code + `scheduling.tolerations[0].operator: Unsupported value: "Equals"`}},
-		"SeveralRules":       {v1, "errors := true\nclusters := 1", []string{`p.rego:2:1: ` + code, `p.rego:3:1: ` + code}},
+		"SeveralRules": {v1, `errors := true
+clusters := 1`, []string{`p.rego:2:1: ` + code, `p.rego:3:1: ` + code}},
 		"TwoKeysOfOneClause": {v1, `labels := {"a": 1, "b": 2}`, []string{`p.rego:2:1: ` + code + `labels: key "a"`, `p.rego:2:1: ` + code + `labels: key "b"`}},
 	}
 	for name, tc := range tests {
@@ -138,7 +142,10 @@ func TestContractTypesAreSilent(t *testing.T) {
 		version placementv1.RegoVersion
 		body    string
 	}{
-		"Unknown": {v1, "errors := input.errors\nclusters := data.kubernetes.configmaps.a.b\nlabels := input.labels\nscheduling := input.scheduling"},
+		"Unknown": {v1, `errors := input.errors
+clusters := data.kubernetes.configmaps.a.b
+labels := input.labels
+scheduling := input.scheduling`},
 		"SchedulingParts": {v1, `scheduling.tolerations := [{"key": "a", "operator": input.o, "effect": input.e, "value": "not valid"}, input.t]
 scheduling.topologySpreadConstraints := [{"maxSkew": 1, "topologyKey": input.k, "whenUnsatisfiable": input.u}]
 scheduling.nodeSelector[input.k] := "not valid"
@@ -149,31 +156,57 @@ scheduling.nodeSelector["example.com/a"] := "ssd"
 scheduling.priorityClassName := "gold"
 scheduling.topologySpreadConstraints := [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]
 scheduling.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms := [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}]`},
-		"Null":              {v1, "errors := null\nclusters := null\nlabels := null\nannotations := null\nscheduling := null\nwarnings := null"},
-		"Empty":             {v1, "errors := []\nclusters := set()\nlabels := {}\nannotations := {}\nscheduling := {}\nwarnings := set()"},
-		"Shares":            {v1, "clusters := {\"eu-1\": {\"weight\": 2}, \"eu-2\": {\"replicas\": input.x}, \"ap\": {}}"},
-		"SharesByName":      {v1, "clusters[name] := {\"weight\": count(cluster.zones)} if some name, cluster in data.clusters"},
-		"SharesOfInput":     {v1, "clusters[name] := share if some name, share in input.shares"},
-		"SharesByPath":      {v1, "clusters[name].weight := 2 if some name, _ in data.clusters"},
-		"SharesV0":          {v0, "clusters[name] = {\"weight\": 1} { data.clusters[name] }"},
-		"SharesOrNames":     {v1, "clusters := {\"eu-1\"} if input.x\nelse := {\"eu-1\": {\"weight\": 1}}"},
-		"Arrays":            {v1, "errors := [m | some m in input.m]\nclusters := [\"eu-1\"]"},
-		"Sets":              {v1, "errors contains input.m\nclusters contains n if some n, _ in data.clusters\nscheduling.tolerations := {{\"key\": \"a\", \"operator\": \"Exists\"}}"},
-		"AnnotationsOfAny":  {v1, "annotations[\"a\"] := 1\nannotations[\"b\"] := true\nannotations[\"c\"] := null\nannotations[\"d\"] := {\"x\": [1]}\nannotations[\"Example.com/E\"] := {1, 2}"},
-		"AnnotationsDeep":   {v1, `annotations["a"].b.c := input.x`},
-		"LabelsPerhaps":     {v1, "x := \"a\" if input.x else := 1\nlabels := {\"a\": x}"},
-		"MembersPerhaps":    {v1, "x contains \"a\"\nx contains 1 if input.x\nerrors := x"},
+		"Null": {v1, `errors := null
+clusters := null
+labels := null
+annotations := null
+scheduling := null
+warnings := null`},
+		"Empty": {v1, `errors := []
+clusters := set()
+labels := {}
+annotations := {}
+scheduling := {}
+warnings := set()`},
+		"Shares":        {v1, `clusters := {"eu-1": {"weight": 2}, "eu-2": {"replicas": input.x}, "ap": {}}`},
+		"SharesByName":  {v1, `clusters[name] := {"weight": count(cluster.zones)} if some name, cluster in data.clusters`},
+		"SharesOfInput": {v1, "clusters[name] := share if some name, share in input.shares"},
+		"SharesByPath":  {v1, "clusters[name].weight := 2 if some name, _ in data.clusters"},
+		"SharesV0":      {v0, `clusters[name] = {"weight": 1} { data.clusters[name] }`},
+		"SharesOrNames": {v1, `clusters := {"eu-1"} if input.x
+else := {"eu-1": {"weight": 1}}`},
+		"Arrays": {v1, `errors := [m | some m in input.m]
+clusters := ["eu-1"]`},
+		"Sets": {v1, `errors contains input.m
+clusters contains n if some n, _ in data.clusters
+scheduling.tolerations := {{"key": "a", "operator": "Exists"}}`},
+		"AnnotationsOfAny": {v1, `annotations["a"] := 1
+annotations["b"] := true
+annotations["c"] := null
+annotations["d"] := {"x": [1]}
+annotations["Example.com/E"] := {1, 2}`},
+		"AnnotationsDeep": {v1, `annotations["a"].b.c := input.x`},
+		"LabelsPerhaps": {v1, `x := "a" if input.x else := 1
+labels := {"a": x}`},
+		"MembersPerhaps": {v1, `x contains "a"
+x contains 1 if input.x
+errors := x`},
 		"KeysOfVariables":   {v1, `labels[k] := v if some k, v in {"a b": "c"}`},
 		"Selector":          {v1, `scheduling := {"nodeSelector": {"example.com/disk": "ssd", "x": input.x}}`},
 		"Spread":            {v1, `scheduling.topologySpreadConstraints := [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": input.metadata.labels}, "minDomains": 3}]`},
 		"TolerationSeconds": {v1, `scheduling.tolerations := [{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}]`},
 		"Affinity":          {v1, `scheduling.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms := [{"matchExpressions": [{"key": "zone", "operator": "In", "values": {z | some z in input.zones}}]}]`},
-		"V0":                {v0, "errors[msg] { msg := input.x }\nannotations[\"a\"] = x { x := input.y }\nlabels = {\"a\": \"b\"} { input.z }\nclusters[c] { data.clusters[c] }"},
-		"V0Function":        {v0, "f(x) = y { y := x }\nerrors[msg] { msg := f(input.x) }"},
-		"With":              {v1, "x := input.a\nerrors contains y if y := x with input.a as \"b\""},
-		"SchedulingMapped":  {v1, `scheduling := {k: v | some k in ["nodeSelector"]; v := {"a": "b"}}`},
-		"Template":          {v1, "labels[\"a\"] := $\"b-{input.x}\""},
-		"NumericKey":        {v1, `annotations := {1: "a"}`},
+		"V0": {v0, `errors[msg] { msg := input.x }
+annotations["a"] = x { x := input.y }
+labels = {"a": "b"} { input.z }
+clusters[c] { data.clusters[c] }`},
+		"V0Function": {v0, `f(x) = y { y := x }
+errors[msg] { msg := f(input.x) }`},
+		"With": {v1, `x := input.a
+errors contains y if y := x with input.a as "b"`},
+		"SchedulingMapped": {v1, `scheduling := {k: v | some k in ["nodeSelector"]; v := {"a": "b"}}`},
+		"Template":         {v1, `labels["a"] := $"b-{input.x}"`},
+		"NumericKey":       {v1, `annotations := {1: "a"}`},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -193,23 +226,57 @@ func TestNearContractRules(t *testing.T) {
 		body    string
 		want    []string
 	}{
-		"Deny":          {v1, "labels := {}\ndeny contains \"no\" if input.x", []string{`p.rego:3:1: the rule deny decides nothing: Berth evaluates annotations, labels, scheduling, clusters, errors, warnings. Did you mean errors?`}},
-		"DenyUsed":      {v1, "errors := deny\ndeny contains \"no\" if input.x", nil},
-		"DenyUsedDeep":  {v1, "errors contains m if some m in f(1)\nf(_) := {m | m := deny[_]}\ndeny contains \"no\" if input.x", nil},
-		"DenyOfUnused":  {v1, "labels := {}\nmain if count(deny) > 0\ndeny contains \"no\" if input.x", []string{`p.rego:4:1: the rule deny`}},
-		"Violation":     {v0, "annotations = {}\nviolation[{\"msg\": \"no\"}] { input.x }", []string{`p.rego:3:1: the rule violation decides nothing: Berth evaluates annotations, labels, scheduling, clusters, errors, warnings. Did you mean errors?`}},
-		"Warn":          {v1, "labels := {}\nwarn contains \"x\" if input.x", []string{`Did you mean warnings?`}},
-		"Singulars":     {v1, "error contains \"x\"\nlabel := {}\nannotation := {}\ncluster := {}\nwarning contains \"x\"\nlabels := {}", []string{"Did you mean errors?", "Did you mean labels?", "Did you mean annotations?", "Did you mean clusters?", "Did you mean warnings?"}},
-		"Misspelt":      {v1, "labels := {}\nanotations := {}\neerrors := {}\nclustres := {}\nschedulling := {}", []string{"Did you mean annotations?", "Did you mean errors?", "Did you mean clusters?", "Did you mean scheduling?"}},
-		"Case":          {v1, "labels := {}\nErrors := {}", []string{"Did you mean errors?"}},
-		"Members":       {v1, "labels := {}\nnodeSelector := {\"a\": \"b\"}\ntolerations := []", []string{"Did you mean scheduling.nodeSelector?", "Did you mean scheduling.tolerations?"}},
-		"Patch":         {v1, "errors contains \"x\" if input.x\npatch := [{\"op\": \"add\"}]", []string{"Did you mean annotations or labels?"}},
-		"Allow":         {v1, "labels := {}\ndefault allow := false\nallow if input.x", []string{"p.rego:3:9: the rule allow decides nothing: Berth evaluates annotations, labels, scheduling, clusters, errors, warnings. Did you mean errors? Without errors everything is allowed"}},
-		"Others":        {v1, "labels := {}\nx := 1\nallowed := 2\nregion := 3\nmain := 4\ntest_errors if true\nhelper(x) := x", nil},
-		"Function":      {v1, "labels := {}\nlabel(x) := x", nil},
-		"OnceForAll":    {v1, "labels := {}\ndeny contains \"a\"\ndeny contains \"b\"", []string{"p.rego:3:1: the rule deny"}},
-		"BelowAnother":  {v1, "labels := {}\nother.deny := 1", nil},
-		"UsedPerMember": {v1, "errors contains m if some m in data.p.deny\ndeny contains \"a\"", nil},
+		"Deny": {v1, `labels := {}
+deny contains "no" if input.x`, []string{`p.rego:3:1: the rule deny decides nothing: Berth evaluates annotations, labels, scheduling, clusters, errors, warnings. Did you mean errors?`}},
+		"DenyUsed": {v1, `errors := deny
+deny contains "no" if input.x`, nil},
+		"DenyUsedDeep": {v1, `errors contains m if some m in f(1)
+f(_) := {m | m := deny[_]}
+deny contains "no" if input.x`, nil},
+		"DenyOfUnused": {v1, `labels := {}
+main if count(deny) > 0
+deny contains "no" if input.x`, []string{`p.rego:4:1: the rule deny`}},
+		"Violation": {v0, `annotations = {}
+violation[{"msg": "no"}] { input.x }`, []string{`p.rego:3:1: the rule violation decides nothing: Berth evaluates annotations, labels, scheduling, clusters, errors, warnings. Did you mean errors?`}},
+		"Warn": {v1, `labels := {}
+warn contains "x" if input.x`, []string{`Did you mean warnings?`}},
+		"Singulars": {v1, `error contains "x"
+label := {}
+annotation := {}
+cluster := {}
+warning contains "x"
+labels := {}`, []string{"Did you mean errors?", "Did you mean labels?", "Did you mean annotations?", "Did you mean clusters?", "Did you mean warnings?"}},
+		"Misspelt": {v1, `labels := {}
+anotations := {}
+eerrors := {}
+clustres := {}
+schedulling := {}`, []string{"Did you mean annotations?", "Did you mean errors?", "Did you mean clusters?", "Did you mean scheduling?"}},
+		"Case": {v1, `labels := {}
+Errors := {}`, []string{"Did you mean errors?"}},
+		"Members": {v1, `labels := {}
+nodeSelector := {"a": "b"}
+tolerations := []`, []string{"Did you mean scheduling.nodeSelector?", "Did you mean scheduling.tolerations?"}},
+		"Patch": {v1, `errors contains "x" if input.x
+patch := [{"op": "add"}]`, []string{"Did you mean annotations or labels?"}},
+		"Allow": {v1, `labels := {}
+default allow := false
+allow if input.x`, []string{"p.rego:3:9: the rule allow decides nothing: Berth evaluates annotations, labels, scheduling, clusters, errors, warnings. Did you mean errors? Without errors everything is allowed"}},
+		"Others": {v1, `labels := {}
+x := 1
+allowed := 2
+region := 3
+main := 4
+test_errors if true
+helper(x) := x`, nil},
+		"Function": {v1, `labels := {}
+label(x) := x`, nil},
+		"OnceForAll": {v1, `labels := {}
+deny contains "a"
+deny contains "b"`, []string{"p.rego:3:1: the rule deny"}},
+		"BelowAnother": {v1, `labels := {}
+other.deny := 1`, nil},
+		"UsedPerMember": {v1, `errors contains m if some m in data.p.deny
+deny contains "a"`, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

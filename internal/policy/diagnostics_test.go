@@ -60,7 +60,7 @@ func TestDiagnostics(t *testing.T) {
 		spec placementv1.PlacementPolicySpec
 		want []string
 	}{
-		"NoPackage": {policytest.SpecOf(v1, "errors contains \"x\" if true"), []string{"p.rego:1:1: rego_parse_error: "}},
+		"NoPackage": {policytest.SpecOf(v1, `errors contains "x" if true`), []string{"p.rego:1:1: rego_parse_error: "}},
 		"Parse": {policytest.SpecOf(v1, `package p
 
 labels := {"a": }
@@ -84,7 +84,9 @@ errors contains "x" if true
 		"Caret": {policytest.SpecOf(v1, `package p
 
 	labels := {"a": }
-`), []string{"p.rego:3:18: rego_parse_error: unexpected } token\n\t labels := {\"a\": }\n\t                 ^", "p.rego:3:18: "}},
+`), []string{`p.rego:3:18: rego_parse_error: unexpected } token
+	 labels := {"a": }
+	                 ^`, "p.rego:3:18: "}},
 		"RecursionThroughData": {policytest.WithData(policytest.SpecOf(v1, `package acme
 
 customers := data.acme.customers
@@ -136,8 +138,10 @@ labels := {}`), `{"resources": 1}`), []string{"p.rego: berth_data_error: spec.da
 labels := {}`), `{"clusters": null}`), []string{"p.rego: berth_data_error: spec.data.clusters: the name is taken"}},
 		"DataBerth": {policytest.WithData(policytest.SpecOf(v1, `package p
 labels := {}`), `{"berth": ""}`), []string{"p.rego: berth_data_error: spec.data.berth: the name is taken"}},
-		"DataAbove":  {policytest.WithData(policytest.SpecOf(v1, "package acme.placement\nlabels := {}"), `{"acme": 1}`), []string{"p.rego: berth_data_error: spec.data: has a document at data.acme.placement"}},
-		"DataBeside": {policytest.WithData(policytest.SpecOf(v1, "package acme.placement\nlabels := {}"), `{"acme": {"customers": [1]}}`), nil},
+		"DataAbove": {policytest.WithData(policytest.SpecOf(v1, `package acme.placement
+labels := {}`), `{"acme": 1}`), []string{"p.rego: berth_data_error: spec.data: has a document at data.acme.placement"}},
+		"DataBeside": {policytest.WithData(policytest.SpecOf(v1, `package acme.placement
+labels := {}`), `{"acme": {"customers": [1]}}`), nil},
 		"ReadBerth": {policytest.SpecOf(v1, `package p
 labels := {"a": data.berth.x}`), []string{"p.rego:2:17: berth_unresolved_read: data.berth.x: below data.berth are only data.berth.quotas[namespace][name], data.berth.clusterquotas[name], and data.berth.ambiguousclusters[name]"}},
 		"BadGroupVersion": {policytest.SpecOf(v1, `package p
@@ -262,23 +266,33 @@ func TestContractRules(t *testing.T) {
 		want     []string
 		warnings []string
 	}{
-		"None":              {version: v1, body: "x := 1", warnings: []string{nothing}},
-		"Complete":          {version: v1, body: "labels := {}", want: []string{"labels"}},
-		"AllInOrder":        {version: v1, body: "warnings := []\nerrors := []\nclusters := []\nlabels := {}\nannotations := {}", want: []string{"annotations", "labels", "clusters", "errors", "warnings"}},
-		"HeadRef":           {version: v1, body: "annotations[\"x/y\"] := 1\nlabels.a := \"b\"", want: []string{"annotations", "labels"}},
-		"HeadRefVariable":   {version: v1, body: "annotations[k] := v if some k, v in input", want: []string{"annotations"}},
-		"HeadRefDeep":       {version: v1, body: "annotations[k].deep[\"er\"] := v if some k, v in input", want: []string{"annotations"}},
-		"PartialSet":        {version: v1, body: "errors contains \"no\"\nwarnings contains x if some x in input", want: []string{"errors", "warnings"}},
-		"Default":           {version: v1, body: "default labels := {}", want: []string{"labels"}},
-		"Else":              {version: v1, body: "labels := {\"a\": \"b\"} if input.a else := {}", want: []string{"labels"}},
-		"PartialObjectV0":   {version: v0, body: "annotations[\"x\"] = y { y = input.y }", want: []string{"annotations"}},
-		"PartialSetV0":      {version: v0, body: "errors[\"no\"] { input.x }\nwarnings[msg] { msg = input.y }", want: []string{"errors", "warnings"}},
-		"ContainsV0":        {version: v0, body: "import future.keywords\nerrors contains \"no\" if input.x", want: []string{"errors"}},
-		"Several":           {version: v1, body: "errors contains \"a\"\nerrors contains \"b\" if input.x", want: []string{"errors"}},
-		"BelowAnother":      {version: v1, body: "other.labels := {}", warnings: []string{nothing}},
-		"LocalVariable":     {version: v1, body: "x if { labels := 1; labels == 1 }", warnings: []string{nothing}},
-		"HelperFunctions":   {version: v1, body: "labels := {\"a\": f(1)}\nf(x) := \"b\" if x", want: []string{"labels"}},
-		"MissingStaticData": {version: v1, body: "labels := {\"a\": data.acme.x}", want: []string{"labels"}, warnings: []string{"the policy reads data.acme, which spec.data does not have"}},
+		"None":     {version: v1, body: "x := 1", warnings: []string{nothing}},
+		"Complete": {version: v1, body: "labels := {}", want: []string{"labels"}},
+		"AllInOrder": {version: v1, body: `warnings := []
+errors := []
+clusters := []
+labels := {}
+annotations := {}`, want: []string{"annotations", "labels", "clusters", "errors", "warnings"}},
+		"HeadRef": {version: v1, body: `annotations["x/y"] := 1
+labels.a := "b"`, want: []string{"annotations", "labels"}},
+		"HeadRefVariable": {version: v1, body: "annotations[k] := v if some k, v in input", want: []string{"annotations"}},
+		"HeadRefDeep":     {version: v1, body: `annotations[k].deep["er"] := v if some k, v in input`, want: []string{"annotations"}},
+		"PartialSet": {version: v1, body: `errors contains "no"
+warnings contains x if some x in input`, want: []string{"errors", "warnings"}},
+		"Default":         {version: v1, body: "default labels := {}", want: []string{"labels"}},
+		"Else":            {version: v1, body: `labels := {"a": "b"} if input.a else := {}`, want: []string{"labels"}},
+		"PartialObjectV0": {version: v0, body: `annotations["x"] = y { y = input.y }`, want: []string{"annotations"}},
+		"PartialSetV0": {version: v0, body: `errors["no"] { input.x }
+warnings[msg] { msg = input.y }`, want: []string{"errors", "warnings"}},
+		"ContainsV0": {version: v0, body: `import future.keywords
+errors contains "no" if input.x`, want: []string{"errors"}},
+		"Several": {version: v1, body: `errors contains "a"
+errors contains "b" if input.x`, want: []string{"errors"}},
+		"BelowAnother":  {version: v1, body: "other.labels := {}", warnings: []string{nothing}},
+		"LocalVariable": {version: v1, body: "x if { labels := 1; labels == 1 }", warnings: []string{nothing}},
+		"HelperFunctions": {version: v1, body: `labels := {"a": f(1)}
+f(x) := "b" if x`, want: []string{"labels"}},
+		"MissingStaticData": {version: v1, body: `labels := {"a": data.acme.x}`, want: []string{"labels"}, warnings: []string{"the policy reads data.acme, which spec.data does not have"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

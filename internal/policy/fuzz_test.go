@@ -31,13 +31,38 @@ import (
 // FuzzCompile checks that every text compiles or is rejected with a diagnostic, with the same result each time.
 func FuzzCompile(f *testing.F) {
 	for _, text := range []string{
-		"", "package p", "package p\nlabels := {}", "package kubernetes.placement\nimport data.kubernetes.clusters\nerrors[x] { clusters[x] }",
-		"package p\nerrors contains x if data.kubernetes[x]", "package p\nannotations[\"a/b\"] := data.resources[\"apps/v1\"].deployments",
-		"package p\nx if every y in data.clusters { y }", "package p\nx := http.send({})", "package a[\"b\"].c\nwarnings contains $\"{data.a}\"",
-		"package p\nf(x) := x\nlabels := f(1) with f as input.y", "# METADATA\n# title: x\npackage p\ndefault labels := {}",
-		"package p\nlabels := {x: y | some x, y in data.acme}\nelse := data[input.x]", "package p\nerrors contains r if {\n\tsome _, r in data.acme.a\n\tx := lower(input.x)\n\tx == \"A\"\n\tx in [r]\n\tnot startswith(input.x, r)\n}",
-		"package p\nimport data.acme as d\nerrors[x] { x = d.a[_]; input.y != x; input.labels.a-b.c/d-1; input.z < 1; 2 < input.z }",
-		"package \"p\"", "package data\nx := data", "package input",
+		"", "package p", `package p
+labels := {}`, `package kubernetes.placement
+import data.kubernetes.clusters
+errors[x] { clusters[x] }`,
+		`package p
+errors contains x if data.kubernetes[x]`, `package p
+annotations["a/b"] := data.resources["apps/v1"].deployments`,
+		`package p
+x if every y in data.clusters { y }`, `package p
+x := http.send({})`, `package a["b"].c
+warnings contains $"{data.a}"`,
+		`package p
+f(x) := x
+labels := f(1) with f as input.y`, `# METADATA
+# title: x
+package p
+default labels := {}`,
+		`package p
+labels := {x: y | some x, y in data.acme}
+else := data[input.x]`, `package p
+errors contains r if {
+	some _, r in data.acme.a
+	x := lower(input.x)
+	x == "A"
+	x in [r]
+	not startswith(input.x, r)
+}`,
+		`package p
+import data.acme as d
+errors[x] { x = d.a[_]; input.y != x; input.labels.a-b.c/d-1; input.z < 1; 2 < input.z }`,
+		"package \"p\"", `package data
+x := data`, "package input",
 	} {
 		f.Add(text, `{"acme": {"a": [1, 2.50]}}`, false, false)
 		f.Add(text, `[]`, true, true)

@@ -58,13 +58,15 @@ func TestPredicatesRead(t *testing.T) {
 		spec *placementv1.Predicates
 		want want
 	}{
-		"None":          {text: "labels := input.metadata.labels", want: want{input: []string{".metadata.labels.**"}}},
-		"Object":        {text: `errors contains "x" if count(k8s.feasible(input, "*")) == 0`, want: ofNodes},
-		"V0":            {text: `errors["x"] { count(k8s.feasible(input, "*")) == 0 }`, v0: true, want: ofNodes},
-		"Template":      {text: `errors contains "x" if count(k8s.feasible(input.spec.template, "*")) == 0`, want: want{nodes: true, input: workloadPaths(".spec.template")}},
-		"Local":         {text: `errors contains "x" if { t := input.spec; u := t.template; count(k8s.feasible(u, "*")) == 0 }`, want: want{nodes: true, input: workloadPaths(".spec.template")}},
-		"Helper":        {text: "fits(x) if { some v in k8s.feasible(x.spec.template, \"*\"); v.feasible }\nerrors contains \"x\" if not fits(input)", want: want{nodes: true, input: workloadPaths(".spec.template")}},
-		"Rule":          {text: "all := k8s.feasible(input, \"*\")\nclusters contains n if { some n, v in all; v.feasible }", want: ofNodes},
+		"None":     {text: "labels := input.metadata.labels", want: want{input: []string{".metadata.labels.**"}}},
+		"Object":   {text: `errors contains "x" if count(k8s.feasible(input, "*")) == 0`, want: ofNodes},
+		"V0":       {text: `errors["x"] { count(k8s.feasible(input, "*")) == 0 }`, v0: true, want: ofNodes},
+		"Template": {text: `errors contains "x" if count(k8s.feasible(input.spec.template, "*")) == 0`, want: want{nodes: true, input: workloadPaths(".spec.template")}},
+		"Local":    {text: `errors contains "x" if { t := input.spec; u := t.template; count(k8s.feasible(u, "*")) == 0 }`, want: want{nodes: true, input: workloadPaths(".spec.template")}},
+		"Helper": {text: `fits(x) if { some v in k8s.feasible(x.spec.template, "*"); v.feasible }
+errors contains "x" if not fits(input)`, want: want{nodes: true, input: workloadPaths(".spec.template")}},
+		"Rule": {text: `all := k8s.feasible(input, "*")
+clusters contains n if { some n, v in all; v.feasible }`, want: ofNodes},
 		"Comprehension": {text: `annotations := {"a": [n | some n, v in k8s.feasible(input, "*"); v.feasible]}`, want: ofNodes},
 		"EachOfSeveral": {text: `errors contains "x" if { some p in input.spec.pods; count(k8s.feasible(p, "*")) == 0 }`, want: want{nodes: true, input: workloadPaths(".spec.pods.*")}},
 		"OtherOperand":  {text: `errors contains "x" if count(k8s.feasible(input, input.status.nodes)) == 0`, want: want{nodes: true, input: workloadPaths("", ".status.nodes.**")}},
@@ -74,20 +76,25 @@ func TestPredicatesRead(t *testing.T) {
 		"Clusters":      {text: `errors contains "x" if count(k8s.feasible_clusters(input, 1, "*")) == 0`, want: ofClusters},
 		"ClustersV0":    {text: `errors["x"] { count(k8s.feasible_clusters(input, 1, "*")) == 0 }`, v0: true, want: ofClusters},
 		"ClustersByRule": {
-			text: "eu contains n if { some n, c in data.clusters; c.provider == \"eu\" }\nclusters contains n if { some n, v in k8s.feasible_clusters(input, input.spec.replicas, eu); v.feasible }",
+			text: `eu contains n if { some n, c in data.clusters; c.provider == "eu" }
+clusters contains n if { some n, v in k8s.feasible_clusters(input, input.spec.replicas, eu); v.feasible }`,
 			want: want{clusters: true, input: workloadPaths(""), fleet: append([]string{".provider.**"}, clusterPaths...), reads: clusters},
 		},
 		"Both": {
 			text: `errors contains "x" if count(k8s.feasible_clusters(input, 1, "*")) < count(k8s.feasible(input, "*"))`,
 			want: want{nodes: true, clusters: true, input: workloadPaths(""), fleet: clusterPaths, reads: clusters},
 		},
-		"Unused":         {text: "x := k8s.feasible(input, \"*\")\ny := k8s.feasible_clusters(input, 1, \"*\")\nlabels := {}", want: want{nodes: true, clusters: true, fleet: clusterPaths, reads: clusters}},
-		"Mocked":         {text: "f(x, y) := {}\nlabels := {} if k8s.feasible(input, \"*\") with k8s.feasible as f", want: want{nodes: true, input: []string{".**"}, fleet: []string{".**"}}},
-		"StandsIn":       {text: "labels := {} if object.union(input.a, {}) with object.union as k8s.feasible", want: want{nodes: true, input: []string{".**"}, fleet: []string{".**"}}},
-		"NotTheFunction": {text: "k8s := {\"feasible\": 1}\nlabels := {} if k8s.feasible == 1"},
-		"Nodes":          {spec: &placementv1.Predicates{Candidates: placementv1.PredicateCandidatesNodes}, want: ofNodes},
-		"ByClusters":     {spec: &placementv1.Predicates{Candidates: placementv1.PredicateCandidatesClusters}, want: ofClusters},
-		"NamesAlone":     {text: "labels := {}", spec: &placementv1.Predicates{Names: []string{"NodePorts"}}},
+		"Unused": {text: `x := k8s.feasible(input, "*")
+y := k8s.feasible_clusters(input, 1, "*")
+labels := {}`, want: want{nodes: true, clusters: true, fleet: clusterPaths, reads: clusters}},
+		"Mocked": {text: `f(x, y) := {}
+labels := {} if k8s.feasible(input, "*") with k8s.feasible as f`, want: want{nodes: true, input: []string{".**"}, fleet: []string{".**"}}},
+		"StandsIn": {text: "labels := {} if object.union(input.a, {}) with object.union as k8s.feasible", want: want{nodes: true, input: []string{".**"}, fleet: []string{".**"}}},
+		"NotTheFunction": {text: `k8s := {"feasible": 1}
+labels := {} if k8s.feasible == 1`},
+		"Nodes":      {spec: &placementv1.Predicates{Candidates: placementv1.PredicateCandidatesNodes}, want: ofNodes},
+		"ByClusters": {spec: &placementv1.Predicates{Candidates: placementv1.PredicateCandidatesClusters}, want: ofClusters},
+		"NamesAlone": {text: "labels := {}", spec: &placementv1.Predicates{Names: []string{"NodePorts"}}},
 		"TextAndSpec": {
 			text: `labels := {"a": input.status.a, "b": data.clusters.eu.version}`, spec: &placementv1.Predicates{Candidates: placementv1.PredicateCandidatesClusters},
 			want: want{clusters: true, input: workloadPaths("", ".status.a.**"), fleet: append(slices.Clone(clusterPaths), ".version.**"), reads: clusters},
@@ -129,7 +136,8 @@ func TestPredicatesRead(t *testing.T) {
 
 // TestPredicatesOfOneText checks that policies with equal Rego and different spec.predicates do not share results.
 func TestPredicatesOfOneText(t *testing.T) {
-	text := policytest.SpecOf(placementv1.RegoV1, "package p\nlabels := input.metadata.labels")
+	text := policytest.SpecOf(placementv1.RegoV1, `package p
+labels := input.metadata.labels`)
 	plain, err := policy.Compile("p", text)
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +191,9 @@ func TestPredicatesThatNothingAsks(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			spec := policytest.SpecOf(placementv1.RegoV1, "package p\nlabels := {}\n"+tc.body+"\n")
+			spec := policytest.SpecOf(placementv1.RegoV1, `package p
+labels := {}
+`+tc.body+"\n")
 			spec.Predicates = &tc.predicates
 			policytest.Warned(t, spec, tc.want...)
 		})

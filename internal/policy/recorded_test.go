@@ -37,7 +37,8 @@ func moduleOf(t *testing.T, reads ...string) *policy.Module {
 	t.Helper()
 	text := "package p\n"
 	for i, read := range reads {
-		text += fmt.Sprintf("labels[\"l%d\"] := \"x\" if %s\n", i, read)
+		text += fmt.Sprintf(`labels["l%d"] := "x" if %s
+`, i, read)
 	}
 	m, err := policy.Compile("p", policytest.SpecOf(placementv1.RegoV1, text))
 	if err != nil {

@@ -87,14 +87,22 @@ func TestRemoteIsRefused(t *testing.T) {
 			},
 		},
 		"Syntax": {
-			remoteSpec(opaDocument, "main", "package p\n\nx := 1", "lib", "package lib\n\ny := := 1"),
+			remoteSpec(opaDocument, "main", `package p
+
+x := 1`, "lib", `package lib
+
+y := := 1`),
 			[]string{
 				"spec.remote.modules[1].rego: lib.rego:3:6: rego_parse_error: unexpected assign token",
 				"spec.remote.modules[1].rego: lib.rego:3:6: rego_parse_error: unexpected assign token: expected rule value term (e.g., y := <VALUE> { ... })",
 			},
 		},
 		"SyntaxOfTheOldLanguage": {
-			remoteSpec(opaDocument, "main", "package p\n\nerrors[\"a\"] { true }\n\nerrors[\"b\"] { } }"),
+			remoteSpec(opaDocument, "main", `package p
+
+errors["a"] { true }
+
+errors["b"] { } }`),
 			[]string{"spec.remote.modules[0].rego: main.rego:5:15: rego_parse_error: found empty body"},
 		},
 		"NoPackage": {
@@ -102,18 +110,28 @@ func TestRemoteIsRefused(t *testing.T) {
 			[]string{"spec.remote.modules[0].rego: main.rego: rego_parse_error: empty module"},
 		},
 		"BerthsPackage": {
-			remoteSpec(opaDocument, "main", "package berth.holdings\n\nx := 1"),
+			remoteSpec(opaDocument, "main", `package berth.holdings
+
+x := 1`),
 			[]string{"spec.remote.modules[0].rego: main.rego:1:1: berth_contract_error: the package data.berth.holdings is where Berth keeps cluster data: use another one, such as kubernetes.placement"},
 		},
 		"Recursion": {
-			remoteSpec(opaDocument, "main", "package p\n\nz := data.lib.x", "lib", "package lib\n\nx := y\n\ny := x"),
+			remoteSpec(opaDocument, "main", `package p
+
+z := data.lib.x`, "lib", `package lib
+
+x := y
+
+y := x`),
 			[]string{
 				"spec.remote.modules[1].rego: lib.rego:3:1: rego_recursion_error: rule data.lib.x is recursive: data.lib.x -> data.lib.y -> data.lib.x",
 				"spec.remote.modules[1].rego: lib.rego:5:1: rego_recursion_error: rule data.lib.y is recursive: data.lib.y -> data.lib.x -> data.lib.y",
 			},
 		},
 		"Unsafe": {
-			remoteSpec(opaDocument, "main", "package p\n\nerrors contains x if input.a == 1"),
+			remoteSpec(opaDocument, "main", `package p
+
+errors contains x if input.a == 1`),
 			[]string{"spec.remote.modules[0].rego: main.rego:3:17: rego_unsafe_var_error: var x is unsafe"},
 		},
 		"TooLarge": {
@@ -203,13 +221,29 @@ func TestRemoteModulesThatOthersMayKnow(t *testing.T) {
 		modules []string
 		want    []string
 	}{
-		"Sound":        {modules: []string{"main", "package p\n\nimport data.lib\n\nerrors contains \"no\" if lib.bad(input)", "lib", "package lib\n\nbad(x) if x.kind == \"Pod\""}},
-		"OldLanguage":  {modules: []string{"main", "package p\n\nerrors[\"no\"] { input.kind == \"Pod\" }"}},
-		"BothVersions": {modules: []string{"main", "package p\n\nerrors[\"no\"] { data.lib.bad }", "lib", "package lib\n\nbad if input.kind == \"Pod\""}},
-		"Effects":      {modules: []string{"main", "package p\n\nx := http.send({\"method\": \"get\", \"url\": \"https://x.example\"})"}},
+		"Sound": {modules: []string{"main", `package p
+
+import data.lib
+
+errors contains "no" if lib.bad(input)`, "lib", `package lib
+
+bad(x) if x.kind == "Pod"`}},
+		"OldLanguage": {modules: []string{"main", `package p
+
+errors["no"] { input.kind == "Pod" }`}},
+		"BothVersions": {modules: []string{"main", `package p
+
+errors["no"] { data.lib.bad }`, "lib", `package lib
+
+bad if input.kind == "Pod"`}},
+		"Effects": {modules: []string{"main", `package p
+
+x := http.send({"method": "get", "url": "https://x.example"})`}},
 		"UnknownFunction": {
-			modules: []string{"main", "package p\n\nx := acme.lookup(input)"},
-			want:    []string{"the modules do not compile unless the remote engine has what they lack: main.rego:3: rego_type_error: undefined function acme.lookup"},
+			modules: []string{"main", `package p
+
+x := acme.lookup(input)`},
+			want: []string{"the modules do not compile unless the remote engine has what they lack: main.rego:3: rego_type_error: undefined function acme.lookup"},
 		},
 		"TooManyRules": {
 			modules: []string{"main", "package p\n" + strings.Repeat("x contains 1\n", 300), "other", "package q\n" + strings.Repeat("x contains 1\n", 300)},
@@ -310,13 +344,25 @@ func TestRemoteAsksForItsOwnPackage(t *testing.T) {
 		address, text string
 		want          bool
 	}{
-		"Package":       {"https://opa.example/v1/data/fleet/placement", "package fleet.placement\n\nx := 1", true},
-		"OlderForm":     {"https://opa.example/below/v0/data/fleet/placement/", "package fleet.placement\n\nx := 1", true},
-		"Escaped":       {"https://opa.example/v1/data/fleet/a%2Fb", "package fleet[\"a/b\"]\n\nx := 1", true},
-		"Rule":          {"https://opa.example/v1/data/fleet/placement/decision", "package fleet.placement\n\ndecision := {}", false},
-		"PackagesAbove": {"https://opa.example/v1/data/fleet", "package fleet.placement\n\nx := 1", false},
-		"Another":       {"https://opa.example/v1/data/fleet/other", "package fleet.placement\n\nx := 1", false},
-		"NoRules":       {"https://opa.example/v1/data/fleet", "package fleet", false},
+		"Package": {"https://opa.example/v1/data/fleet/placement", `package fleet.placement
+
+x := 1`, true},
+		"OlderForm": {"https://opa.example/below/v0/data/fleet/placement/", `package fleet.placement
+
+x := 1`, true},
+		"Escaped": {"https://opa.example/v1/data/fleet/a%2Fb", `package fleet["a/b"]
+
+x := 1`, true},
+		"Rule": {"https://opa.example/v1/data/fleet/placement/decision", `package fleet.placement
+
+decision := {}`, false},
+		"PackagesAbove": {"https://opa.example/v1/data/fleet", `package fleet.placement
+
+x := 1`, false},
+		"Another": {"https://opa.example/v1/data/fleet/other", `package fleet.placement
+
+x := 1`, false},
+		"NoRules": {"https://opa.example/v1/data/fleet", "package fleet", false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

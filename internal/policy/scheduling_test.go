@@ -38,7 +38,9 @@ func TestRestrictsPods(t *testing.T) {
 		`scheduling.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution := []`:                                         false,
 		`scheduling.affinity := {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": data.w}]}}`:             false,
 		`scheduling.affinity := {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": input.spec.zone}]}}`: true,
-		"scheduling.tolerations := []\n\nscheduling.nodeSelector.a := \"b\" if input.a":                                                  true,
+		`scheduling.tolerations := []
+
+scheduling.nodeSelector.a := "b" if input.a`: true,
 	} {
 		spec := placementv1.PlacementPolicySpec{Rego: "package p\n\n" + rego + "\n"}
 		m, err := policy.Compile("p", spec.WithDefaults())

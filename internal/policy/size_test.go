@@ -58,31 +58,39 @@ func TestSize(t *testing.T) {
 		// refused is a part of the message; empty if the policy must be accepted.
 		refused string
 	}{
-		"TheLongestText":       {rego: "#" + strings.Repeat("x", maxRego-len(header)-1)},
-		"ATextTooLong":         {rego: "#" + strings.Repeat("x", maxRego-len(header)), refused: "spec.rego: has 65537 bytes, at most 65536"},
-		"TheLargestData":       {data: `{"a": "` + strings.Repeat("x", maxData-9) + `"}`},
-		"DataTooLarge":         {data: `{"a": "` + strings.Repeat("x", maxData-8) + `"}`, refused: "spec.data: has 262145 bytes, at most 262144"},
-		"TheDeepestList":       {rego: nested(maxDepth-2, "[", "1", "]")},
-		"AListTooDeep":         {rego: nested(maxDepth, "[", "1", "]"), refused: "nested more than 64 deep"},
-		"AllBrackets":          {rego: nested(30_000, "[", "1", "]"), refused: "nested more than 64 deep"},
-		"AllOpenBrackets":      {rego: nested(60_000, "[", "", ""), refused: "recursion depth"},
-		"ASumTooLong":          {rego: nested(20_000, "1+", "1", ""), refused: "nested more than 64 deep"},
-		"Lists":                {rego: nested(maxBodies-1, "[y | y := ", "1", "]")},
-		"ListsInLists":         {rego: nested(maxBodies+1, "[y | y := ", "1", "]"), refused: "or comprehensions and every-expressions more than 8"},
-		"EveryInEvery":         {rego: "x if {" + strings.Repeat("every y in input {", 1000) + "y" + strings.Repeat("}", 1000) + "}", refused: "or comprehensions and every-expressions more than 8"},
-		"TheMostRules":         {rego: chain(maxRules, "x0 := 1", "x# := x$")},
-		"TooManyRules":         {rego: chain(maxRules+1, "x0 := 1", "x# := x$"), refused: "there are 513 rules, at most 512"},
-		"TooManyBranches":      {rego: "x := 1 if input.a" + strings.Repeat(" else := 2 if input.a", maxRules), refused: "rules, at most 512"},
-		"TypesThatDouble":      {rego: chain(maxRules, "x0 := [1]", "x# := [x$, x$]"), refused: "more than 5000000 steps to check"},
-		"ListsOfVariables":     {rego: "errors contains \"x\" if {\n" + chain(200, "v0 := [1]", "v# := ["+strings.Repeat("v$, ", 50)+"1]") + "v199 != data.a[_]\n}", data: `{"a": [1, 2]}`, refused: "more than 5000000 steps to check"},
-		"CallsWithLists":       {rego: "s := lower(concat(\"\", [" + strings.Repeat("\"\", ", 7000) + "input.a]))\nerrors contains \"x\" if {\n" + strings.Repeat("s == \"A\"\n", 2500) + "}"},
-		"EntriesOfAll":         {rego: "errors contains \"x\" if {\n\tsome r in data.a\n" + strings.Repeat("not startswith(input.a, r)\n", 2000) + "}", data: `{"a": ["a", "b"]}`},
-		"ManyNamesOfData":      {rego: "labels := {}\n" + chain(500, "x0 := data.x0", "x# := data.abcdefghijklmnopqrst#"), data: `{"` + strings.Repeat("a", 60) + `": 1}`},
-		"ALongBody":            {rego: "x if {\n" + reversed(300, "v$ = v#\n") + "v0 = input.a\n}"},
-		"ABodyTooLong":         {rego: "x if {\n" + reversed(3500, "v$ = v#\n") + "v0 = input.a\n}", refused: "p.rego:3:1: berth_size_error: a body has 3501 expressions with 3503 variables"},
-		"CallsTooLong":         {rego: "f(x) := x\nx if {\n" + reversed(2500, "f(v#, v$)\n") + "v0 = input.a\n}", refused: "which take too long to order"},
-		"ClosuresTooLong":      {rego: "x if {\n" + reversed(2000, "v$ = [y | y = v#]\n") + "v0 = input.a\n}", refused: "which take too long to order"},
-		"InnerBodiesTooLong":   {rego: "x := [1 |\n" + reversed(2500, "f(v#, [v$])\n") + "v0 = input.a]\nf(x) := x", refused: "which take too long to order"},
+		"TheLongestText":  {rego: "#" + strings.Repeat("x", maxRego-len(header)-1)},
+		"ATextTooLong":    {rego: "#" + strings.Repeat("x", maxRego-len(header)), refused: "spec.rego: has 65537 bytes, at most 65536"},
+		"TheLargestData":  {data: `{"a": "` + strings.Repeat("x", maxData-9) + `"}`},
+		"DataTooLarge":    {data: `{"a": "` + strings.Repeat("x", maxData-8) + `"}`, refused: "spec.data: has 262145 bytes, at most 262144"},
+		"TheDeepestList":  {rego: nested(maxDepth-2, "[", "1", "]")},
+		"AListTooDeep":    {rego: nested(maxDepth, "[", "1", "]"), refused: "nested more than 64 deep"},
+		"AllBrackets":     {rego: nested(30_000, "[", "1", "]"), refused: "nested more than 64 deep"},
+		"AllOpenBrackets": {rego: nested(60_000, "[", "", ""), refused: "recursion depth"},
+		"ASumTooLong":     {rego: nested(20_000, "1+", "1", ""), refused: "nested more than 64 deep"},
+		"Lists":           {rego: nested(maxBodies-1, "[y | y := ", "1", "]")},
+		"ListsInLists":    {rego: nested(maxBodies+1, "[y | y := ", "1", "]"), refused: "or comprehensions and every-expressions more than 8"},
+		"EveryInEvery":    {rego: "x if {" + strings.Repeat("every y in input {", 1000) + "y" + strings.Repeat("}", 1000) + "}", refused: "or comprehensions and every-expressions more than 8"},
+		"TheMostRules":    {rego: chain(maxRules, "x0 := 1", "x# := x$")},
+		"TooManyRules":    {rego: chain(maxRules+1, "x0 := 1", "x# := x$"), refused: "there are 513 rules, at most 512"},
+		"TooManyBranches": {rego: "x := 1 if input.a" + strings.Repeat(" else := 2 if input.a", maxRules), refused: "rules, at most 512"},
+		"TypesThatDouble": {rego: chain(maxRules, "x0 := [1]", "x# := [x$, x$]"), refused: "more than 5000000 steps to check"},
+		"ListsOfVariables": {rego: `errors contains "x" if {
+` + chain(200, "v0 := [1]", "v# := ["+strings.Repeat("v$, ", 50)+"1]") + "v199 != data.a[_]\n}", data: `{"a": [1, 2]}`, refused: "more than 5000000 steps to check"},
+		"CallsWithLists": {rego: `s := lower(concat("", [` + strings.Repeat("\"\", ", 7000) + `input.a]))
+errors contains "x" if {
+` + strings.Repeat("s == \"A\"\n", 2500) + "}"},
+		"EntriesOfAll": {rego: `errors contains "x" if {
+	some r in data.a
+` + strings.Repeat("not startswith(input.a, r)\n", 2000) + "}", data: `{"a": ["a", "b"]}`},
+		"ManyNamesOfData": {rego: "labels := {}\n" + chain(500, "x0 := data.x0", "x# := data.abcdefghijklmnopqrst#"), data: `{"` + strings.Repeat("a", 60) + `": 1}`},
+		"ALongBody":       {rego: "x if {\n" + reversed(300, "v$ = v#\n") + "v0 = input.a\n}"},
+		"ABodyTooLong":    {rego: "x if {\n" + reversed(3500, "v$ = v#\n") + "v0 = input.a\n}", refused: "p.rego:3:1: berth_size_error: a body has 3501 expressions with 3503 variables"},
+		"CallsTooLong": {rego: `f(x) := x
+x if {
+` + reversed(2500, "f(v#, v$)\n") + "v0 = input.a\n}", refused: "which take too long to order"},
+		"ClosuresTooLong": {rego: "x if {\n" + reversed(2000, "v$ = [y | y = v#]\n") + "v0 = input.a\n}", refused: "which take too long to order"},
+		"InnerBodiesTooLong": {rego: "x := [1 |\n" + reversed(2500, "f(v#, [v$])\n") + `v0 = input.a]
+f(x) := x`, refused: "which take too long to order"},
 		"FunctionsOfFunctions": {rego: chain(maxRules, "f0(x) := x", "f#(x) := f$(f$(x))")},
 	}
 	for name, test := range tests {

@@ -37,49 +37,104 @@ import (
 // and $ the number of the previous one. The steps are rules, or expressions in one body. Each ends with a comparison of
 // two values, numbered @.
 var doublings = map[string]doubling{
-	"Arrays":               {"a0 := [1]\nb0 := [1]", "a# := [a$, a$]\nb# := [b$, b$]", "x if a@ == b@"},
-	"Objects":              {"a0 := 1\nb0 := 1", `a# := {"x": a$, "y": a$}` + "\n" + `b# := {"x": b$, "y": b$}`, "x if a@ == b@"},
-	"Sets":                 {"a0 := 1\nb0 := 1", "a# := {[a$, a$]}\nb# := {[b$, b$]}", "x if a@ == b@"},
-	"Keys":                 {"a0 := 1\nb0 := 1", "a# := {[k, k]: 1 | k := a$}\nb# := {[k, k]: 1 | k := b$}", "x if a@ == b@"},
-	"Functions":            {"f0(x) := x", "f#(x) := [f$(x), f$(x)]", "x if f@(1) == f@(2)"},
-	"Functions of values":  {"a0 := [1]\nb0 := [1]", "g#(v) := [v, v] if v == a$\na# := g#(a$)\nb# := [b$, b$]", "x if a@ == b@"},
-	"Unions":               {"a0 := 1\nb0 := 1", "a# := [a$, a$] if input.a else := {\"z\": a$}\nb# := [b$, b$] if input.b else := {\"z\": b$}", "x if a@ == b@"},
-	"Defaults":             {"a0 := 1\nb0 := 1", "default a# := false\na# := [a$, a$] if input.a\ndefault b# := false\nb# := [b$, b$] if input.b", "x if a@ == b@"},
-	"Partial sets":         {"a0 contains 1\nb0 contains 1", "a# contains [v, v] if some v in a$\nb# contains [v, v] if some v in b$", "x if a@ == b@"},
-	"Partial objects":      {"a0.x := 1\nb0.x := 1", "a#[k] := [a$, a$] if some k in [\"x\"]\nb#[k] := [b$, b$] if some k in [\"x\"]", "x if a@ == b@"},
-	"Paths":                {"a0.x := 1\nb0.x := 1", "a#.x := a$\na#.y := a$\nb#.x := b$\nb#.y := b$", "x if a@ == b@"},
-	"Comprehensions":       {"a0 := [1]\nb0 := [1]", "a# := [[v, v] | v := a$]\nb# := [[v, v] | v := b$]", "x if a@ == b@"},
-	"Members":              {"a0 := [1]\nb0 := [1]", "a# := [a$, a$]\nb# := [b$, b$]", "x if b@ in [a@]"},
-	"Replaced":             {"a0 := [1]\nb0 := [1]", "a# := v if v := [input, input] with input as a$\nb# := [b$, b$]", "x if a@ == b@"},
-	"Depth":                {"a0 := [1]\nb0 := [1]", "a# := [a$]\nb# := [b$]", "x if a@ == b@"},
-	"Argument":             {"a0 := [1]\nb0 := [1]", "a# := [a$, a$]\nb# := [b$, b$]", "f(v) := 1 if v == a@\nx if f(b@)"},
-	"Destructured":         {"a0 := [1]\nb0 := [1]", "a# := [v, w] if [v, w] = [a$, a$]\nb# := [b$, b$]", "x if a@ == b@"},
-	"Merged":               {"a0 := [1]\nb0 := [1]", "a# := [a$, a$]\nb# := [b$, b$]", "x contains a@\nx contains b@"},
-	"Of a set":             doubledTo("x := {a@, b@}"),
-	"Selected":             doubledTo("xs := [a@, b@]\nx := xs[input.i]"),
-	"Selected by key":      doubledTo(`x := {"a": a@, "b": b@}[input.k]`),
-	"Selected in a body":   doubledTo("x := v if { vs := [a@, b@]; v := vs[_] }"),
-	"Every":                doubledTo("x if every v in [a@] { v == b@ }"),
-	"Branches":             doubledTo("x := a@ if input.a else := b@"),
-	"Mocked":               doubledTo("x if input == b@ with input as a@"),
-	"Mocked twice":         doubledTo("y := input\nx if y == b@ with input as a@"),
-	"Mocked rule":          doubledTo("x if a1 == b1 with a1 as a@ with b1 as b@"),
-	"Negated":              doubledTo("x if not a@ == b@"),
-	"Of a comprehension":   doubledTo("x := [1 | a@ == b@]"),
-	"Keys of a document":   doubledTo("x[a@] := 1\nx[b@] := 1"),
-	"Member with key":      doubledTo("x if 0, b@ in [a@]"),
-	"Results":              doubledTo("f(v) := a@ if v\nf(v) := b@ if not v\nx := f(input.v)"),
-	"In an object":         doubledTo(`x if {"a": a@} == {"a": b@}`),
-	"Taken apart":          doubledTo("x if { [v, w] = [a@, b@]; v == w }"),
-	"In one body":          {"x if {\na0 := [1]\nb0 := [1]", "a# := [a$, a$]\nb# := [b$, b$]", "a@ == b@\n}"},
-	"Shown in errors":      {"a0 := [1]\nb0 := [1]", "a# := [a$, a$]\nb# := [b$, b$]", "x := a@.name\ny := a@ + b@"},
-	"Errors about calls":   doubledTo("x := any(a@)\ny := all(a@)"),
-	"Union of many shapes": {"a0 := 1", "a# := {\"k#\": a$}", "x[a@] := [v | v := {a@, [a@]}[_]]"},
+	"Arrays": {`a0 := [1]
+b0 := [1]`, `a# := [a$, a$]
+b# := [b$, b$]`, "x if a@ == b@"},
+	"Objects": {`a0 := 1
+b0 := 1`, `a# := {"x": a$, "y": a$}
+b# := {"x": b$, "y": b$}`, "x if a@ == b@"},
+	"Sets": {`a0 := 1
+b0 := 1`, `a# := {[a$, a$]}
+b# := {[b$, b$]}`, "x if a@ == b@"},
+	"Keys": {`a0 := 1
+b0 := 1`, `a# := {[k, k]: 1 | k := a$}
+b# := {[k, k]: 1 | k := b$}`, "x if a@ == b@"},
+	"Functions": {"f0(x) := x", "f#(x) := [f$(x), f$(x)]", "x if f@(1) == f@(2)"},
+	"Functions of values": {`a0 := [1]
+b0 := [1]`, `g#(v) := [v, v] if v == a$
+a# := g#(a$)
+b# := [b$, b$]`, "x if a@ == b@"},
+	"Unions": {`a0 := 1
+b0 := 1`, `a# := [a$, a$] if input.a else := {"z": a$}
+b# := [b$, b$] if input.b else := {"z": b$}`, "x if a@ == b@"},
+	"Defaults": {`a0 := 1
+b0 := 1`, `default a# := false
+a# := [a$, a$] if input.a
+default b# := false
+b# := [b$, b$] if input.b`, "x if a@ == b@"},
+	"Partial sets": {`a0 contains 1
+b0 contains 1`, `a# contains [v, v] if some v in a$
+b# contains [v, v] if some v in b$`, "x if a@ == b@"},
+	"Partial objects": {`a0.x := 1
+b0.x := 1`, `a#[k] := [a$, a$] if some k in ["x"]
+b#[k] := [b$, b$] if some k in ["x"]`, "x if a@ == b@"},
+	"Paths": {`a0.x := 1
+b0.x := 1`, `a#.x := a$
+a#.y := a$
+b#.x := b$
+b#.y := b$`, "x if a@ == b@"},
+	"Comprehensions": {`a0 := [1]
+b0 := [1]`, `a# := [[v, v] | v := a$]
+b# := [[v, v] | v := b$]`, "x if a@ == b@"},
+	"Members": {`a0 := [1]
+b0 := [1]`, `a# := [a$, a$]
+b# := [b$, b$]`, "x if b@ in [a@]"},
+	"Replaced": {`a0 := [1]
+b0 := [1]`, `a# := v if v := [input, input] with input as a$
+b# := [b$, b$]`, "x if a@ == b@"},
+	"Depth": {`a0 := [1]
+b0 := [1]`, `a# := [a$]
+b# := [b$]`, "x if a@ == b@"},
+	"Argument": {`a0 := [1]
+b0 := [1]`, `a# := [a$, a$]
+b# := [b$, b$]`, `f(v) := 1 if v == a@
+x if f(b@)`},
+	"Destructured": {`a0 := [1]
+b0 := [1]`, `a# := [v, w] if [v, w] = [a$, a$]
+b# := [b$, b$]`, "x if a@ == b@"},
+	"Merged": {`a0 := [1]
+b0 := [1]`, `a# := [a$, a$]
+b# := [b$, b$]`, `x contains a@
+x contains b@`},
+	"Of a set": doubledTo("x := {a@, b@}"),
+	"Selected": doubledTo(`xs := [a@, b@]
+x := xs[input.i]`),
+	"Selected by key":    doubledTo(`x := {"a": a@, "b": b@}[input.k]`),
+	"Selected in a body": doubledTo("x := v if { vs := [a@, b@]; v := vs[_] }"),
+	"Every":              doubledTo("x if every v in [a@] { v == b@ }"),
+	"Branches":           doubledTo("x := a@ if input.a else := b@"),
+	"Mocked":             doubledTo("x if input == b@ with input as a@"),
+	"Mocked twice": doubledTo(`y := input
+x if y == b@ with input as a@`),
+	"Mocked rule":        doubledTo("x if a1 == b1 with a1 as a@ with b1 as b@"),
+	"Negated":            doubledTo("x if not a@ == b@"),
+	"Of a comprehension": doubledTo("x := [1 | a@ == b@]"),
+	"Keys of a document": doubledTo(`x[a@] := 1
+x[b@] := 1`),
+	"Member with key": doubledTo("x if 0, b@ in [a@]"),
+	"Results": doubledTo(`f(v) := a@ if v
+f(v) := b@ if not v
+x := f(input.v)`),
+	"In an object": doubledTo(`x if {"a": a@} == {"a": b@}`),
+	"Taken apart":  doubledTo("x if { [v, w] = [a@, b@]; v == w }"),
+	"In one body": {`x if {
+a0 := [1]
+b0 := [1]`, `a# := [a$, a$]
+b# := [b$, b$]`, "a@ == b@\n}"},
+	"Shown in errors": {`a0 := [1]
+b0 := [1]`, `a# := [a$, a$]
+b# := [b$, b$]`, `x := a@.name
+y := a@ + b@`},
+	"Errors about calls": doubledTo(`x := any(a@)
+y := all(a@)`),
+	"Union of many shapes": {"a0 := 1", `a# := {"k#": a$}`, "x[a@] := [v | v := {a@, [a@]}[_]]"},
 }
 
 // doubledTo returns arrays that double, with another last step.
 func doubledTo(last string) doubling {
-	return doubling{"a0 := [1]\nb0 := [1]", "a# := [a$, a$]\nb# := [b$, b$]", last}
+	return doubling{`a0 := [1]
+b0 := [1]`, `a# := [a$, a$]
+b# := [b$, b$]`, last}
 }
 
 // text returns a policy with n steps.
@@ -134,7 +189,8 @@ func wide() map[string]string {
 		fmt.Fprintf(&body, "w%d := [y, %d]; ", i, i)
 	}
 	return map[string]string{
-		"A table":       "package p\ntable := {" + strings.TrimSuffix(table.String(), ", ") + "}\n" + uses.String(),
+		"A table": `package p
+table := {` + strings.TrimSuffix(table.String(), ", ") + "}\n" + uses.String(),
 		"Inner bodies":  "package p\n" + nested(maxBodies-1, "[y | y := ", "[y | y := input.a; "+body.String()+" y]", "]"),
 		"Deep literals": "package p\n" + nested(60, "[", "1", "]") + "\nz := " + strings.Repeat("[", 60) + "1" + strings.Repeat("]", 60) + "\nq if x == z",
 	}
@@ -215,7 +271,10 @@ func TestTypesOfPoliciesAreTaken(t *testing.T) {
 // program generates a small policy of random shape, in which each value is built from earlier values.
 func program(r *rand.Rand) string {
 	var out strings.Builder
-	out.WriteString("package p\nv0 := 1\nw0 := [1]\n")
+	out.WriteString(`package p
+v0 := 1
+w0 := [1]
+`)
 	n := 3 + r.IntN(30)
 	inBody := r.IntN(3) == 0
 	for i := 1; i <= n; i++ {
@@ -237,9 +296,13 @@ func program(r *rand.Rand) string {
 			case 0:
 				fmt.Fprintf(&out, "%s%d := %s if input.x else := [%s]\n", name, i, value, before())
 			case 1:
-				fmt.Fprintf(&out, "default %s%d := 1\n%s%d := %s if input.y\n", name, i, name, i, value)
+				fmt.Fprintf(&out, `default %s%d := 1
+%s%d := %s if input.y
+`, name, i, name, i, value)
 			case 2:
-				fmt.Fprintf(&out, "f%s%d(q) := [q, q, %s]\n%s%d := f%s%d(%s)\n", name, i, before(), name, i, name, i, before())
+				fmt.Fprintf(&out, `f%s%d(q) := [q, q, %s]
+%s%d := f%s%d(%s)
+`, name, i, before(), name, i, name, i, before())
 			default:
 				fmt.Fprintf(&out, "%s%d := %s\n", name, i, value)
 			}
@@ -248,7 +311,9 @@ func program(r *rand.Rand) string {
 	if inBody {
 		fmt.Fprintf(&out, "e if { some m in [v%d, w%d]; m == w%d }\n", n, n-1, n)
 	}
-	fmt.Fprintf(&out, "x if v%d == w%d\ny := {v%d, w%d}\n", n, n, n, n)
+	fmt.Fprintf(&out, `x if v%d == w%d
+y := {v%d, w%d}
+`, n, n, n, n)
 	return out.String()
 }
 

@@ -61,7 +61,8 @@ func mustCompile(t testing.TB, name string, spec placementv1.PlacementPolicySpec
 // TestEqualTextsShare checks that policies with equal Rego share the compilation, and nothing that is specific to one
 // policy.
 func TestEqualTextsShare(t *testing.T) {
-	text := "package p\nlabels := {\"a\": data.x, \"b\": data.y}"
+	text := `package p
+labels := {"a": data.x, "b": data.y}`
 	a := mustCompile(t, "a", placementv1.PlacementPolicySpec{Rego: text, Data: &apiextensionsv1.JSON{Raw: []byte(`{"x": "1"}`)}})
 	b := mustCompile(t, "b", placementv1.PlacementPolicySpec{Rego: text, Data: &apiextensionsv1.JSON{Raw: []byte(`{"y": "1"}`)}})
 	if a.Compiler != b.Compiler || a.Digest != b.Digest || a.Input != b.Input {
@@ -91,13 +92,19 @@ func TestEqualTextsShare(t *testing.T) {
 // was compiled first.
 func TestMessagesNameTheFile(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
-		"Parse":    {"package p\nlabels := {", "%[1]s.rego:2:"},
-		"Compile":  {"package p\nlabels := x", "%[1]s.rego:2:11: rego_unsafe_var_error: var x is unsafe"},
-		"Contract": {"package p\nlabels(x) := x", "%[1]s.rego:2:1: berth_contract_error: "},
-		"Read":     {"package p\nlabels := data.kubernetes[input.kind]", "%[1]s.rego:2:11: berth_unresolved_read: "},
+		"Parse": {`package p
+labels := {`, "%[1]s.rego:2:"},
+		"Compile": {`package p
+labels := x`, "%[1]s.rego:2:11: rego_unsafe_var_error: var x is unsafe"},
+		"Contract": {`package p
+labels(x) := x`, "%[1]s.rego:2:1: berth_contract_error: "},
+		"Read": {`package p
+labels := data.kubernetes[input.kind]`, "%[1]s.rego:2:11: berth_unresolved_read: "},
 		// This message itself contains positions.
-		"Defaults": {"package p\ndefault labels := {}\ndefault labels := {}", "%[1]s.rego:2, %[1]s.rego:3"},
-		"Empty":    {"", "%[1]s.rego"},
+		"Defaults": {`package p
+default labels := {}
+default labels := {}`, "%[1]s.rego:2, %[1]s.rego:3"},
+		"Empty": {"", "%[1]s.rego"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all sync.WaitGroup

@@ -56,7 +56,11 @@ func TestText(t *testing.T) {
 }
 
 func TestLines(t *testing.T) {
-	const text, want = "allow if {\n\ttrue\n}\n\x1b[2J\r\n", "allow if {\n\ttrue\n}\n\\u001b[2J\\r\n"
+	const text, want = "allow if {\n\ttrue\n}\n\x1b[2J\r\n", `allow if {
+	true
+}
+\u001b[2J\r
+`
 	if got := printable.Lines(text); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -30,8 +30,10 @@ import (
 func TestEnginesDispatch(t *testing.T) {
 	e := engines{embedded: embedded.New(embedded.NewData(), embedded.Options{}), remote: remote.New(remote.Options{})}
 	for name, spec := range map[string]placementv1.PlacementPolicySpec{
-		"embedded": {Rego: "package p\n\nlabels[\"a\"] := \"b\""},
-		"remote":   {Remote: &placementv1.Remote{URL: "https://opa.example/v1/data/p"}},
+		"embedded": {Rego: `package p
+
+labels["a"] := "b"`},
+		"remote": {Remote: &placementv1.Remote{URL: "https://opa.example/v1/data/p"}},
 	} {
 		m, err := policy.Compile("p", spec)
 		if err != nil {

@@ -168,10 +168,10 @@ spec: {template: {spec: {containers: [{name: main, image: web}]}}}`)[0]
 // TestPoliciesThatCannotDecide checks that the verdict of such a policy has the reason.
 func TestPoliciesThatCannotDecide(t *testing.T) {
 	for name, test := range map[string]struct{ spec, want string }{
-		"does not compile": {"rego: \"package p\\n\\nclusters contains x if true\\n\"", "var x is unsafe"},
+		"does not compile": {`rego: "package p\n\nclusters contains x if true\n"`, "var x is unsafe"},
 		"remote":           {"remote: {url: \"https://opa.example/v1/data/p\"}", "the remote engine at https://opa.example/v1/data/p decides for this policy"},
-		"type not served":  {"rego: \"package p\\n\\nwarnings contains \\\"x\\\" if data.kubernetes.gadgets.a.b\\n\"", "gadgets"},
-		"no predicates":    {"rego: \"package p\\n\\nwarnings contains \\\"x\\\" if count(berth.nodes.feasible(input)) > 0\\n\"", ""},
+		"type not served":  {`rego: "package p\n\nwarnings contains \"x\" if data.kubernetes.gadgets.a.b\n"`, "gadgets"},
+		"no predicates":    {`rego: "package p\n\nwarnings contains \"x\" if count(berth.nodes.feasible(input)) > 0\n"`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSimulation(t, `apiVersion: placement.berth.dev/v1alpha1

@@ -166,129 +166,178 @@ func TestCheck(t *testing.T) {
 		"ZoneField":         {rego: `clusters contains name if { some name, c in data.clusters; c.zone == "a" }`, want: []string{`c.zone is undefined: c has no field "zone"; did you mean c.zones?`}, impossible: []string{"clusters"}},
 		"NumbersAsText":     {rego: `clusters contains name if { some name, c in data.clusters; c.labels.price < "10" }`, want: []string{`3:60: c.labels.price < "10" compares numbers as text, in which "9" is greater than "10"; did you mean to_number(c.labels.price) < 10?`}},
 		"NumbersTurned":     {rego: `warnings contains "x" if { some c in data.clusters; "0.5" >= c.properties.price }`, want: []string{`did you mean 0.5 >= to_number(c.properties.price)?`}},
-		"NumbersOfHelper":   {rego: "warnings contains \"x\" if { some c in data.clusters; cheap(c) }\ncheap(c) if c.labels.price < \"10\"", want: []string{`4:13: c.labels.price < "10" compares numbers as text`}},
-		"NumbersInTerm":     {rego: `annotations["a"] := "b" if { some c in data.clusters; low := [c.labels.price < "10"]; low[0] }`, want: []string{`3:63: c.labels.price < "10" compares numbers as text`}},
-		"VersionsAsText":    {rego: `warnings contains "x" if { some c in data.clusters; c.version >= "v1.30" }`, want: []string{`c.version >= "v1.30" compares versions as text, in which "1.9" is greater than "1.10"; compare the numbers in them, as in to_number(split(c.version, ".")[1])`}},
-		"VersionAsNumber":   {rego: `warnings contains "x" if { some c in data.clusters; c.version >= 1.30 }`, want: []string{`compares a string with a number: the comparison is always true [`}},
-		"TextsInOrder": {rego: `warnings contains "x" if { some c in data.clusters; c.labels.wave < "b"; c.labels.since > "20260101"; c.labels.hour >= "08"; c.region < input.metadata.name; "1" < "10" }` + "\n" +
-			`warnings contains "y" if { some c in data.clusters; to_number(c.labels.price) < 10; c.labels.price == "10"; c.ready == true; c.ready != false; to_number(c.labels.level) in {1, 2} }`},
-		"AlwaysLess":        {rego: `errors contains "x" if input.spec.replicas < "3"`, want: []string{`the comparison is always true`}},
-		"AdmissionRequest":  {rego: `errors contains "x" if input.request.object.metadata.name == "x"`, want: []string{"input is the object itself"}, impossible: []string{"errors"}},
-		"SecretPayload":     {rego: `annotations["a"] := data.kubernetes.secrets.shop.token.data.x`, want: []string{"the payload of Secrets is never replicated"}, impossible: []string{"annotations"}},
-		"SecretLabels":      {rego: `annotations["a"] := data.kubernetes.secrets.shop.token.metadata.labels.x`},
-		"Replicated":        {rego: `annotations["a"] := data.kubernetes.pods[input.metadata.namespace].web.spec.nodename`, want: []string{"did you mean data.kubernetes.pods[input.metadata.namespace].web.spec.nodeName?"}, impossible: []string{"annotations"}},
-		"Qualified":         {rego: `annotations["a"] := data.resources["apps/v1"].deployments.shop.web.spec.replica`, want: []string{`did you mean data.resources["apps/v1"].deployments.shop.web.spec.replicas?`}, impossible: []string{"annotations"}},
-		"NamespaceLevel":    {rego: `annotations["a"] := data.kubernetes.nodes.n1.metadata.labels.zone`},
-		"LevelForgotten":    {rego: `annotations["a"] := data.kubernetes.pods.web.metadata.labels.zone`, want: []string{`has no field "labels"`}, impossible: []string{"annotations"}},
-		"QuotaMembers":      {rego: `annotations["a"] := data.berth.quotas.shop.q.status.used.pods`, want: []string{"did you mean data.berth.quotas.shop.q.used.pods?"}, impossible: []string{"annotations"}},
-		"OwnData":           {rego: `annotations["a"] := data.regions.us`, data: `{"regions":{"eu":"x"}}`, want: []string{"data.regions.us is undefined"}, impossible: []string{"annotations"}},
-		"OwnDataByKey":      {rego: `annotations["a"] := data.regions[input.metadata.labels.region]`, data: `{"regions":{"eu":"x"}}`},
-		"OwnDataOptional":   {rego: `errors contains "x" if not data.cfg.tiers[input.metadata.labels.tier].disabled`, data: `{"cfg":{"tiers":{"gold":{"clusters":["a"]}}}}`},
-		"OwnDataMisspelt":   {rego: `errors contains "x" if not data.cfg.tiers[input.metadata.labels.tier].disabeld`, data: `{"cfg":{"tiers":{"gold":{"disabled":true}}}}`, want: []string{"did you mean data.cfg.tiers[input.metadata.labels.tier].disabled?"}},
-		"OwnDataNeeded":     {rego: `errors contains "x" if data.cfg.tiers[input.metadata.labels.tier].disabled`, data: `{"cfg":{"tiers":{"gold":{"clusters":["a"]}}}}`, want: []string{`has no field "disabled"`}, impossible: []string{"errors"}},
-		"OwnDataNearby":     {rego: `annotations["a"] := data.p2.x`, data: `{"p2":{"x":1.5}}`},
-		"NoFields":          {rego: `annotations["a"] := input.metadata.name.first`, want: []string{"input.metadata.name is a string and has no fields"}, impossible: []string{"annotations"}},
-		"Argument":          {rego: `errors contains "x" if startswith(input.spec.replicas, "3")`, want: []string{"startswith: argument 1 is a number, and the function takes a string"}, impossible: []string{"errors"}},
-		"OneOfSeveralKinds": {rego: `annotations["a"] := input.spec.volumeClaimTemplates` + "\n" + `labels["a"] := "b"`, matched: []string{"deployments", "statefulsets"}},
+		"NumbersOfHelper": {rego: `warnings contains "x" if { some c in data.clusters; cheap(c) }
+cheap(c) if c.labels.price < "10"`, want: []string{`4:13: c.labels.price < "10" compares numbers as text`}},
+		"NumbersInTerm":   {rego: `annotations["a"] := "b" if { some c in data.clusters; low := [c.labels.price < "10"]; low[0] }`, want: []string{`3:63: c.labels.price < "10" compares numbers as text`}},
+		"VersionsAsText":  {rego: `warnings contains "x" if { some c in data.clusters; c.version >= "v1.30" }`, want: []string{`c.version >= "v1.30" compares versions as text, in which "1.9" is greater than "1.10"; compare the numbers in them, as in to_number(split(c.version, ".")[1])`}},
+		"VersionAsNumber": {rego: `warnings contains "x" if { some c in data.clusters; c.version >= 1.30 }`, want: []string{`compares a string with a number: the comparison is always true [`}},
+		"TextsInOrder": {rego: `warnings contains "x" if { some c in data.clusters; c.labels.wave < "b"; c.labels.since > "20260101"; c.labels.hour >= "08"; c.region < input.metadata.name; "1" < "10" }
+warnings contains "y" if { some c in data.clusters; to_number(c.labels.price) < 10; c.labels.price == "10"; c.ready == true; c.ready != false; to_number(c.labels.level) in {1, 2} }`},
+		"AlwaysLess":       {rego: `errors contains "x" if input.spec.replicas < "3"`, want: []string{`the comparison is always true`}},
+		"AdmissionRequest": {rego: `errors contains "x" if input.request.object.metadata.name == "x"`, want: []string{"input is the object itself"}, impossible: []string{"errors"}},
+		"SecretPayload":    {rego: `annotations["a"] := data.kubernetes.secrets.shop.token.data.x`, want: []string{"the payload of Secrets is never replicated"}, impossible: []string{"annotations"}},
+		"SecretLabels":     {rego: `annotations["a"] := data.kubernetes.secrets.shop.token.metadata.labels.x`},
+		"Replicated":       {rego: `annotations["a"] := data.kubernetes.pods[input.metadata.namespace].web.spec.nodename`, want: []string{"did you mean data.kubernetes.pods[input.metadata.namespace].web.spec.nodeName?"}, impossible: []string{"annotations"}},
+		"Qualified":        {rego: `annotations["a"] := data.resources["apps/v1"].deployments.shop.web.spec.replica`, want: []string{`did you mean data.resources["apps/v1"].deployments.shop.web.spec.replicas?`}, impossible: []string{"annotations"}},
+		"NamespaceLevel":   {rego: `annotations["a"] := data.kubernetes.nodes.n1.metadata.labels.zone`},
+		"LevelForgotten":   {rego: `annotations["a"] := data.kubernetes.pods.web.metadata.labels.zone`, want: []string{`has no field "labels"`}, impossible: []string{"annotations"}},
+		"QuotaMembers":     {rego: `annotations["a"] := data.berth.quotas.shop.q.status.used.pods`, want: []string{"did you mean data.berth.quotas.shop.q.used.pods?"}, impossible: []string{"annotations"}},
+		"OwnData":          {rego: `annotations["a"] := data.regions.us`, data: `{"regions":{"eu":"x"}}`, want: []string{"data.regions.us is undefined"}, impossible: []string{"annotations"}},
+		"OwnDataByKey":     {rego: `annotations["a"] := data.regions[input.metadata.labels.region]`, data: `{"regions":{"eu":"x"}}`},
+		"OwnDataOptional":  {rego: `errors contains "x" if not data.cfg.tiers[input.metadata.labels.tier].disabled`, data: `{"cfg":{"tiers":{"gold":{"clusters":["a"]}}}}`},
+		"OwnDataMisspelt":  {rego: `errors contains "x" if not data.cfg.tiers[input.metadata.labels.tier].disabeld`, data: `{"cfg":{"tiers":{"gold":{"disabled":true}}}}`, want: []string{"did you mean data.cfg.tiers[input.metadata.labels.tier].disabled?"}},
+		"OwnDataNeeded":    {rego: `errors contains "x" if data.cfg.tiers[input.metadata.labels.tier].disabled`, data: `{"cfg":{"tiers":{"gold":{"clusters":["a"]}}}}`, want: []string{`has no field "disabled"`}, impossible: []string{"errors"}},
+		"OwnDataNearby":    {rego: `annotations["a"] := data.p2.x`, data: `{"p2":{"x":1.5}}`},
+		"NoFields":         {rego: `annotations["a"] := input.metadata.name.first`, want: []string{"input.metadata.name is a string and has no fields"}, impossible: []string{"annotations"}},
+		"Argument":         {rego: `errors contains "x" if startswith(input.spec.replicas, "3")`, want: []string{"startswith: argument 1 is a number, and the function takes a string"}, impossible: []string{"errors"}},
+		"OneOfSeveralKinds": {rego: `annotations["a"] := input.spec.volumeClaimTemplates
+labels["a"] := "b"`, matched: []string{"deployments", "statefulsets"}},
 		"PodPath": {rego: `errors contains "x" if { some c in input.spec.containers; endswith(c.image, ":latest") }`, matched: []string{"pods", "deployments", "statefulsets"},
 			want: []string{`3:36: no rule of the policy ever has a value for an object of deployments.apps, statefulsets.apps, so that the policy neither places nor denies it: input.spec.containers is undefined: input.spec has no field "containers"`}},
-		"PodPathInHelper":    {rego: "first := input.spec.containers[0]\nerrors contains \"x\" if endswith(first.image, \":latest\")", matched: []string{"pods", "deployments"}, want: []string{`3:10: no rule of the policy ever has a value for an object of deployments.apps, so that the policy neither places nor denies it: input.spec.containers`}},
-		"PodPathInOneRule":   {rego: `errors contains "x" if input.spec.containers[0].image == "x"` + "\n" + `warnings contains "x" if input.metadata.labels.a`, matched: []string{"pods", "deployments"}},
-		"PodPathByKind":      {rego: `errors contains "x" if { input.kind == "Pod"; input.spec.containers[0].image == "x" }`, matched: []string{"pods", "deployments"}},
-		"PodPathByVersion":   {rego: `errors contains "x" if { input.apiVersion == "v1"; input.spec.containers[0].image == "x" }`, matched: []string{"pods", "deployments"}},
-		"PodPathByImport":    {rego: `import input.kind` + "\n" + `errors contains "x" if { kind == "Pod"; input.spec.containers[0].image == "x" }`, matched: []string{"pods", "deployments"}},
-		"PodPathByFunction":  {rego: `is_pod(o) if o.kind == "Pod"` + "\n" + `errors contains "x" if { is_pod(input); input.spec.containers[0].image == "x" }`, matched: []string{"pods", "deployments"}},
-		"PodPathByKey":       {rego: `errors contains "x" if { some k in ["kind"]; input[k] == "Pod"; input.spec.containers[0].image == "x" }`, matched: []string{"pods", "deployments"}},
-		"PodPathWithDefault": {rego: "default annotations := {}\n" + `annotations := {"a": input.spec.containers[0].image}`, matched: []string{"pods", "deployments"}},
-		"PodPathEither": {rego: "containers := input.spec.containers\ncontainers := input.spec.template.spec.containers\n" + `errors contains "x" if endswith(containers[0].image, ":latest")`,
+		"PodPathInHelper": {rego: `first := input.spec.containers[0]
+errors contains "x" if endswith(first.image, ":latest")`, matched: []string{"pods", "deployments"}, want: []string{`3:10: no rule of the policy ever has a value for an object of deployments.apps, so that the policy neither places nor denies it: input.spec.containers`}},
+		"PodPathInOneRule": {rego: `errors contains "x" if input.spec.containers[0].image == "x"
+warnings contains "x" if input.metadata.labels.a`, matched: []string{"pods", "deployments"}},
+		"PodPathByKind":    {rego: `errors contains "x" if { input.kind == "Pod"; input.spec.containers[0].image == "x" }`, matched: []string{"pods", "deployments"}},
+		"PodPathByVersion": {rego: `errors contains "x" if { input.apiVersion == "v1"; input.spec.containers[0].image == "x" }`, matched: []string{"pods", "deployments"}},
+		"PodPathByImport": {rego: `import input.kind
+errors contains "x" if { kind == "Pod"; input.spec.containers[0].image == "x" }`, matched: []string{"pods", "deployments"}},
+		"PodPathByFunction": {rego: `is_pod(o) if o.kind == "Pod"
+errors contains "x" if { is_pod(input); input.spec.containers[0].image == "x" }`, matched: []string{"pods", "deployments"}},
+		"PodPathByKey": {rego: `errors contains "x" if { some k in ["kind"]; input[k] == "Pod"; input.spec.containers[0].image == "x" }`, matched: []string{"pods", "deployments"}},
+		"PodPathWithDefault": {rego: `default annotations := {}
+annotations := {"a": input.spec.containers[0].image}`, matched: []string{"pods", "deployments"}},
+		"PodPathEither": {rego: `containers := input.spec.containers
+containers := input.spec.template.spec.containers
+errors contains "x" if endswith(containers[0].image, ":latest")`,
 			matched: []string{"pods", "deployments"}},
 		"NothingOfAnyKind": {rego: `errors contains "x" if { input.spec.containers[0].image == "x"; input.spec.replicas > 1 }`, matched: []string{"pods", "deployments"},
 			want: []string{"3:26: no rule of the policy ever has a value for an object of deployments.apps, so that the policy neither places nor denies it: input.spec.containers", "3:65: no rule of the policy ever has a value for an object of pods, so that the policy neither places nor denies it: input.spec.replicas"}},
 		"QuantityAndNumber": {rego: `errors contains "x" if { some c in input.spec.template.spec.containers; c.resources.limits.cpu > 4 }`,
 			want: []string{`3:73: c.resources.limits.cpu > 4 compares a quantity with a number: the result is the same for every amount, since quantities are text; use k8s.quantity.compare(x, y) > 0`}},
-		"QuantityAndText":    {rego: `errors contains "x" if input.spec.template.spec.overhead.memory <= "1Gi"`, want: []string{`3:24: input.spec.template.spec.overhead.memory <= "1Gi" compares quantities as text, in which "9" is greater than "10"; use k8s.quantity.compare(x, y) <= 0`}},
-		"QuantitiesOfQuota":  {rego: `annotations["a"] := "b" if { q := data.berth.quotas[input.metadata.namespace].gold; q.used.pods >= q.hard.pods }`, want: []string{"q.used.pods >= q.hard.pods compares quantities as text"}},
-		"QuantitiesInTerm":   {rego: `annotations["a"] := q.used.pods < q.hard.pods if q := data.berth.quotas.shop.gold`, want: []string{"compares quantities as text"}},
-		"QuantityOfHelper":   {rego: "used := data.berth.quotas.shop.gold.used\n" + `warnings contains "x" if used[_] > "0"`, want: []string{"compares quantities as text"}},
+		"QuantityAndText":   {rego: `errors contains "x" if input.spec.template.spec.overhead.memory <= "1Gi"`, want: []string{`3:24: input.spec.template.spec.overhead.memory <= "1Gi" compares quantities as text, in which "9" is greater than "10"; use k8s.quantity.compare(x, y) <= 0`}},
+		"QuantitiesOfQuota": {rego: `annotations["a"] := "b" if { q := data.berth.quotas[input.metadata.namespace].gold; q.used.pods >= q.hard.pods }`, want: []string{"q.used.pods >= q.hard.pods compares quantities as text"}},
+		"QuantitiesInTerm":  {rego: `annotations["a"] := q.used.pods < q.hard.pods if q := data.berth.quotas.shop.gold`, want: []string{"compares quantities as text"}},
+		"QuantityOfHelper": {rego: `used := data.berth.quotas.shop.gold.used
+warnings contains "x" if used[_] > "0"`, want: []string{"compares quantities as text"}},
 		"QuantityOfAnyQuota": {rego: `warnings contains "x" if { some q in data.berth.quotas.shop; some name, amount in q.used; amount > q.hard[name] }`, want: []string{"amount > q.hard[name] compares quantities as text"}},
 		"QuantityAndUnknown": {rego: `warnings contains "x" if data.berth.quotas.shop.gold.used.pods > object.get(input.metadata.labels, "a", "1")`, want: []string{"compares quantities as text"}},
-		"QuantityOfOneKind":  {rego: `warnings contains "x" if input.spec.overhead.cpu > 4` + "\n" + `labels["a"] := "b"`, matched: []string{"deployments", "pods"}, want: []string{"input.spec.overhead.cpu > 4 compares a quantity with a number"}},
-		"QuantityByKind":     {rego: `warnings contains "x" if { input.kind == "Pod"; input.spec.overhead.cpu > 4 }`, matched: []string{"deployments", "pods"}},
-		"QuantitiesEqual":    {rego: `warnings contains "x" if { q := data.berth.quotas.shop.gold; q.used.pods == q.hard.pods }` + "\n" + `warnings contains "y" if input.spec.template.spec.overhead.cpu != "1"`},
-		"QuantitiesParsed": {rego: `warnings contains "x" if units.parse(input.spec.template.spec.overhead.cpu) > 4` + "\n" +
-			`warnings contains "x" if units.parse_bytes(input.spec.template.spec.overhead.memory) > 4` + "\n" +
-			`warnings contains "x" if to_number(data.berth.quotas.shop.gold.used.pods) >= 4` + "\n" +
-			`warnings contains "x" if { q := data.berth.quotas.shop.gold; k8s.quantity.compare(q.used.pods, q.hard.pods) >= 0 }`},
-		"MaxOfQuantities": {rego: "most := max({c.allocatable.cpu | some c in data.clusters})\n" + `clusters contains name if { some name, c in data.clusters; c.allocatable.cpu == most }`,
+		"QuantityOfOneKind": {rego: `warnings contains "x" if input.spec.overhead.cpu > 4
+labels["a"] := "b"`, matched: []string{"deployments", "pods"}, want: []string{"input.spec.overhead.cpu > 4 compares a quantity with a number"}},
+		"QuantityByKind": {rego: `warnings contains "x" if { input.kind == "Pod"; input.spec.overhead.cpu > 4 }`, matched: []string{"deployments", "pods"}},
+		"QuantitiesEqual": {rego: `warnings contains "x" if { q := data.berth.quotas.shop.gold; q.used.pods == q.hard.pods }
+warnings contains "y" if input.spec.template.spec.overhead.cpu != "1"`},
+		"QuantitiesParsed": {rego: `warnings contains "x" if units.parse(input.spec.template.spec.overhead.cpu) > 4
+warnings contains "x" if units.parse_bytes(input.spec.template.spec.overhead.memory) > 4
+warnings contains "x" if to_number(data.berth.quotas.shop.gold.used.pods) >= 4
+warnings contains "x" if { q := data.berth.quotas.shop.gold; k8s.quantity.compare(q.used.pods, q.hard.pods) >= 0 }`},
+		"MaxOfQuantities": {rego: `most := max({c.allocatable.cpu | some c in data.clusters})
+clusters contains name if { some name, c in data.clusters; c.allocatable.cpu == most }`,
 			want: []string{`max({c.allocatable.cpu | some c in data.clusters}) compares quantities as text, in which "9" is greater than "10"; convert each to a number by units.parse(x)`}},
-		"MinInBody":     {rego: `clusters contains name if { some name, c in data.clusters; c.allocatable.memory == min([x.allocatable.memory | some x in data.clusters]) }`, want: []string{"compares quantities as text"}},
-		"MaxOfArrays":   {rego: `clusters contains last if { last := max({[c.allocatable.cpu, name] | some name, c in data.clusters})[1] }`, want: []string{"compares quantities as text"}},
-		"FirstOfSorted": {rego: "ordered := sort([[c.allocatable.cpu, name] | some name, c in data.clusters])\n" + `clusters contains ordered[count(ordered) - 1][1]`, want: []string{"compares quantities as text"}},
-		"FirstAtOnce":   {rego: `warnings contains sort({c.allocatable.cpu | some c in data.clusters})[0]`, want: []string{"compares quantities as text"}},
+		"MinInBody":   {rego: `clusters contains name if { some name, c in data.clusters; c.allocatable.memory == min([x.allocatable.memory | some x in data.clusters]) }`, want: []string{"compares quantities as text"}},
+		"MaxOfArrays": {rego: `clusters contains last if { last := max({[c.allocatable.cpu, name] | some name, c in data.clusters})[1] }`, want: []string{"compares quantities as text"}},
+		"FirstOfSorted": {rego: `ordered := sort([[c.allocatable.cpu, name] | some name, c in data.clusters])
+clusters contains ordered[count(ordered) - 1][1]`, want: []string{"compares quantities as text"}},
+		"FirstAtOnce": {rego: `warnings contains sort({c.allocatable.cpu | some c in data.clusters})[0]`, want: []string{"compares quantities as text"}},
 		"MaxIsCompared": {rego: `clusters contains name if { some name, c in data.clusters; max([x.allocatable.cpu | some x in data.clusters]) <= "8" }`,
 			want: []string{"max([x.allocatable.cpu | some x in data.clusters]) compares quantities as text"}},
-		"MaxOfNumbers":        {rego: `warnings contains "x" if { some c in data.clusters; max([1, 2]) <= c.allocatable.cpu }`, want: []string{"max([1, 2]) <= c.allocatable.cpu compares quantities as text"}},
-		"SortedList":          {rego: `warnings contains concat(", ", sort({c.allocatable.cpu | some c in data.clusters}))`},
-		"MaxOfParsed":         {rego: "most := max({units.parse(c.allocatable.cpu) | some c in data.clusters})\n" + `clusters contains name if { some name, c in data.clusters; units.parse(c.allocatable.cpu) == most }`},
-		"MinOfNames":          {rego: `clusters contains min({name | some name, c in data.clusters; c.allocatable.cpu != "1"})`},
-		"MinOfPairs":          {rego: `clusters contains min({[name, c.allocatable.cpu] | some name, c in data.clusters})[0]`},
-		"QuantitiesByType":    {rego: `warnings contains "x" if { q := input.spec.template.spec.overhead.cpu; is_number(q); q > 4 }`},
-		"NoneOfSeveral":       {rego: `annotations["a"] := input.spec.volumeClaimTemplate`, matched: []string{"deployments", "statefulsets"}, want: []string{"did you mean input.spec.volumeClaimTemplates?"}, impossible: []string{"annotations"}},
-		"PartialObject":       {rego: `errors contains "x" if input.spec.strategy == {"type": "Recreate"}`},
-		"EmptyObject":         {rego: `errors contains "x" if input.spec.template.spec.affinity == {}`},
-		"PartialMember":       {rego: `errors contains "x" if not {"key": "a", "operator": "Exists"} in input.spec.template.spec.tolerations`},
-		"IntOrString":         {rego: `errors contains "x" if input.spec.strategy.rollingUpdate.maxSurge == "25%"` + "\n" + `errors contains "y" if input.spec.strategy.rollingUpdate.maxSurge > 1`},
-		"NotNull":             {rego: `errors contains "x" if input.spec.template.spec.nodeName != null`},
-		"ReplacedInput":       {rego: `ok if input.spec.replicas == 1` + "\n" + `errors contains "x" if ok with input as {"spec": {"replicas": 2}}` + "\n" + `errors contains "y" if ok with input.spec.replicas as 3` + "\n" + `errors contains "z" if input.spec.replicas == "x" with input.spec.replicas as "x"`},
-		"ReplacedData":        {rego: `ok if data.kubernetes.nodes.n1.metadata.labels.a` + "\n" + `errors contains "x" if ok with data.kubernetes.nodes.n1 as input.metadata` + "\n" + `errors contains "y" if ok with data.kubernetes.nodes as {}` + "\n" + `labels["a"] := input.metadata.lables.x`, want: []string{"6:16: input.metadata.lables.x is undefined"}, impossible: []string{"labels"}},
-		"Unknown":             {rego: `errors contains "x" if object.get(input.spec, "x", null) == null`},
-		"V0":                  {rego: "import input.spec as s\nerrors[msg] { s.replcas > 3; msg := \"x\" }", v0: true, want: []string{"4:15: input.spec.replcas is undefined: input.spec has no field \"replcas\"; did you mean input.spec.replicas?"}, impossible: []string{"errors"}},
-		"OneBodyOfTwo":        {rego: "errors contains \"x\" if input.spec.replcas > 3\nerrors contains \"y\" if input.spec.replicas > 3", want: []string{"3:24"}},
-		"Helper":              {rego: "tier := input.metadata.labls.tier\nerrors contains \"x\" if tier == \"gold\"\nwarnings contains \"y\" if not tier", want: []string{"3:9"}, impossible: []string{"errors"}},
-		"Comprehension":       {rego: `errors contains "x" if count([1 | input.spec.replcas]) == 0`, want: []string{"input.spec.replcas"}},
-		"Default":             {rego: "default annotations := {}\nannotations := input.metadata.anotations", want: []string{"did you mean input.metadata.annotations?"}},
-		"AnyObject":           {rego: `annotations["a"] := input.spec.foo.bar` + "\n" + `labels["a"] := input.metadata.lables.x`, matched: []string{}, want: []string{"did you mean input.metadata.labels.x?"}, impossible: []string{"labels"}},
-		"ManagedFields":       {rego: `annotations["a"] := input.metadata.managedFields[0].manager`, want: []string{`input.metadata has no field "managedFields"`}, impossible: []string{"annotations"}},
-		"OldLayout":           {rego: `annotations["a"] = x { x := data.io.k8s.x }`, v0: true, want: []string{"3:29: the policy reads data.io, which spec.data does not have; Berth keeps clusters at data.clusters[name]"}, impossible: []string{"annotations"}},
-		"OldLayoutOfHelper":   {rego: "annotations[\"a\"] = zone { input.metadata.name }\nzone = data.io.zone { true }", v0: true, want: []string{"4:8: the policy reads data.io"}, impossible: []string{"annotations"}},
-		"OldLayoutInArray":    {rego: `annotations["a"] = x { x := [z | z := data.io.zones[_]] }`, v0: true, want: []string{"the policy reads data.io"}},
-		"NoSuchData":          {rego: `labels["a"] := data.zones[input.metadata.namespace]`, data: `{"zone": {"a": "b"}}`, want: []string{"3:16: the policy reads data.zones, which spec.data does not have"}, impossible: []string{"labels"}},
-		"NoSuchDataOrElse":    {rego: "labels[\"a\"] := data.zone if {\n\tinput.metadata.name\n} else := \"b\"", want: []string{"3:16: the policy reads data.zone"}},
-		"NoSuchDataUnderNot":  {rego: `errors contains "x" if not data.closed`, want: []string{"3:28: the policy reads data.closed"}},
-		"KeyIn":               {rego: `errors contains "x" if not "team" in input.metadata.labels`, want: []string{`3:24: "team" in input.metadata.labels looks for a value of the object, not for a key; did you mean input.metadata.labels.team, or "team" in object.keys(input.metadata.labels)?`}},
-		"KeyInSelector":       {rego: `errors contains "x" if "example.com/disk" in input.spec.template.spec.nodeSelector`, want: []string{`did you mean input.spec.template.spec.nodeSelector["example.com/disk"], or`}},
-		"KeyInVariable":       {rego: "errors contains \"x\" if {\n\tlabels := input.metadata.labels\n\tnot \"team\" in labels\n}", want: []string{`did you mean input.metadata.labels.team, or`}},
-		"KeyInMember":         {rego: `warnings contains "x" if { some c in data.clusters; "pci" in c.labels }`, want: []string{`did you mean c.labels.pci, or`}},
-		"KeyInQuantities":     {rego: `warnings contains "x" if { some c in input.spec.template.spec.containers; not "memory" in c.resources.limits }`, want: []string{`did you mean c.resources.limits.memory, or`}},
-		"KeyInComprehension":  {rego: `warnings contains "x" if count([1 | "a" in input.metadata.labels]) == 0`, want: []string{"did you mean input.metadata.labels.a, or"}},
-		"KeyInV0":             {rego: "import future.keywords.in\nerrors[\"x\"] { not \"team\" in input.metadata.labels }", v0: true, want: []string{"did you mean input.metadata.labels.team, or"}},
-		"ClusterIn":           {rego: `errors contains "x" if not "eu-1" in data.clusters`, want: []string{`looks for a value of the object, not for a key; did you mean data.clusters["eu-1"], or "eu-1" in object.keys(data.clusters)?`}},
-		"NameInClusters":      {rego: `errors contains "x" if input.metadata.labels.cluster in data.clusters`, want: []string{`did you mean in object.keys(data.clusters)?`}, impossible: []string{"errors"}},
-		"ValueIn":             {rego: `errors contains "x" if { some _, "team" in input.metadata.labels; input.metadata.namespace in {"a", "b"} }`},
-		"ValueOfLabel":        {rego: `errors contains "x" if input.metadata.name in input.metadata.labels`},
-		"KeyInKeys":           {rego: `errors contains "x" if not "team" in object.keys(input.metadata.labels)`},
-		"ValueInOwnTable":     {rego: `errors contains "x" if "eu" in data.regions`, data: `{"regions":{"shop":"eu"}}`},
-		"ValueInEmptyTable":   {rego: `errors contains "x" if "eu" in data.regions`, data: `{"regions":{}}`},
-		"ValueInHelper":       {rego: "team_of[k] := v if some k, v in input.metadata.labels\nerrors contains \"x\" if \"payments\" in team_of\nerrors contains \"y\" if \"payments\" in {k: v | some k, v in input.metadata.labels}"},
-		"MemberOfArray":       {rego: `errors contains "x" if "a" in input.metadata.finalizers`},
-		"MemberOfAnything":    {rego: `errors contains "x" if "a" in data.clusters.eu.taints[0]`},
-		"MemberOfText":        {rego: `errors contains "x" if "eu" in input.metadata.annotations.regions`, want: []string{`3:24: "eu" in input.metadata.annotations.regions is never true: the operator in looks at the members of an array, a set, or an object, and input.metadata.annotations.regions is a string; use contains(text, part), or split the text first, as in split(input.metadata.annotations.regions, ",")`}, impossible: []string{"errors"}},
-		"MemberOfOwnText":     {rego: `clusters contains name if { some name, c in data.clusters; c.region in data.allowed }`, data: `{"allowed": "eu,us"}`, want: []string{`c.region in data.allowed is never true`}, impossible: []string{"clusters"}},
-		"MemberOfNumber":      {rego: `errors contains "x" if 1 in input.spec.replicas` + "\n" + `errors contains "y" if input.spec.paused`, want: []string{`and input.spec.replicas is a number`}},
-		"MemberOfTextOrArray": {rego: "zones := input.metadata.annotations.zones\nzones := [\"a\"] if not input.metadata.annotations\nerrors contains \"x\" if \"a\" in zones"},
-		"MemberOfOneKind":     {rego: `errors contains "x" if "a" in input.spec.nodeName` + "\n" + `errors contains "y" if not input.metadata.labels.a`, matched: []string{"pods", "nodes"}},
-		"ClusterAsName":       {rego: `clusters contains c if { some c in data.clusters; c.region == "eu"; c.ready }`, want: []string{`3:1: clusters must hold strings, holds an object; write: clusters := {"<cluster>"} if { ... }; a cluster's name is its key, as in some name, cluster in data.clusters`}, impossible: []string{"clusters"}},
-		"ClustersAsList":      {rego: `clusters := [c | some c in data.clusters; c.ready]`, want: []string{`3:1: clusters must hold strings, holds an object`}, impossible: []string{"clusters"}},
-		"ClustersAsText":      {rego: `clusters := input.metadata.annotations["example.com/clusters"]`, want: []string{`3:1: clusters must be a set or an array of strings, or an object, is a string`}, impossible: []string{"clusters"}},
-		"ContainerAsError":    {rego: "errors contains c if { some c in input.spec.template.spec.containers; not c.resources.limits.memory }\nerrors contains \"x\" if not input.metadata.labels.team", want: []string{`3:1: errors must hold strings, holds an object`}},
-		"MetadataAsLabels":    {rego: `labels := input.metadata`, want: []string{`labels: key "annotations": must be a string, is an object`}, impossible: []string{"labels"}},
-		"ReplicasAsLabel":     {rego: `labels["a"] := input.spec.replicas`, want: []string{`3:1: labels`}, impossible: []string{"labels"}},
-		"LabelsAsLabels":      {rego: `labels := input.spec.selector.matchLabels` + "\n" + `annotations := input.metadata.annotations`},
-		"SchedulingCopied":    {rego: `scheduling.tolerations := input.spec.template.spec.tolerations` + "\n" + `scheduling.affinity := input.spec.template.spec.affinity` + "\n" + `scheduling.nodeSelector := input.spec.template.spec.nodeSelector`},
-		"SchedulingWhole":     {rego: `scheduling := input.spec.template.spec.tolerations`, want: []string{"scheduling must be an object, is an array"}, impossible: []string{"scheduling"}},
-		"ClustersOfAnything":  {rego: `clusters contains x if some x in data.clusters.eu.zones` + "\n" + `errors contains input.spec.template.spec.overhead.cpu`},
-		"TextOrObject":        {rego: "text := input.metadata.name\ntext := input.metadata if not input.metadata.name\nerrors contains text"},
-		"NearRule":            {rego: "labels[\"a\"] := \"b\"\ndeny contains \"no\" if input.metadata.name == \"x\"", want: []string{"4:1: the rule deny decides nothing"}},
+		"MaxOfNumbers": {rego: `warnings contains "x" if { some c in data.clusters; max([1, 2]) <= c.allocatable.cpu }`, want: []string{"max([1, 2]) <= c.allocatable.cpu compares quantities as text"}},
+		"SortedList":   {rego: `warnings contains concat(", ", sort({c.allocatable.cpu | some c in data.clusters}))`},
+		"MaxOfParsed": {rego: `most := max({units.parse(c.allocatable.cpu) | some c in data.clusters})
+clusters contains name if { some name, c in data.clusters; units.parse(c.allocatable.cpu) == most }`},
+		"MinOfNames":       {rego: `clusters contains min({name | some name, c in data.clusters; c.allocatable.cpu != "1"})`},
+		"MinOfPairs":       {rego: `clusters contains min({[name, c.allocatable.cpu] | some name, c in data.clusters})[0]`},
+		"QuantitiesByType": {rego: `warnings contains "x" if { q := input.spec.template.spec.overhead.cpu; is_number(q); q > 4 }`},
+		"NoneOfSeveral":    {rego: `annotations["a"] := input.spec.volumeClaimTemplate`, matched: []string{"deployments", "statefulsets"}, want: []string{"did you mean input.spec.volumeClaimTemplates?"}, impossible: []string{"annotations"}},
+		"PartialObject":    {rego: `errors contains "x" if input.spec.strategy == {"type": "Recreate"}`},
+		"EmptyObject":      {rego: `errors contains "x" if input.spec.template.spec.affinity == {}`},
+		"PartialMember":    {rego: `errors contains "x" if not {"key": "a", "operator": "Exists"} in input.spec.template.spec.tolerations`},
+		"IntOrString": {rego: `errors contains "x" if input.spec.strategy.rollingUpdate.maxSurge == "25%"
+errors contains "y" if input.spec.strategy.rollingUpdate.maxSurge > 1`},
+		"NotNull": {rego: `errors contains "x" if input.spec.template.spec.nodeName != null`},
+		"ReplacedInput": {rego: `ok if input.spec.replicas == 1
+errors contains "x" if ok with input as {"spec": {"replicas": 2}}
+errors contains "y" if ok with input.spec.replicas as 3
+errors contains "z" if input.spec.replicas == "x" with input.spec.replicas as "x"`},
+		"ReplacedData": {rego: `ok if data.kubernetes.nodes.n1.metadata.labels.a
+errors contains "x" if ok with data.kubernetes.nodes.n1 as input.metadata
+errors contains "y" if ok with data.kubernetes.nodes as {}
+labels["a"] := input.metadata.lables.x`, want: []string{"6:16: input.metadata.lables.x is undefined"}, impossible: []string{"labels"}},
+		"Unknown": {rego: `errors contains "x" if object.get(input.spec, "x", null) == null`},
+		"V0": {rego: `import input.spec as s
+errors[msg] { s.replcas > 3; msg := "x" }`, v0: true, want: []string{"4:15: input.spec.replcas is undefined: input.spec has no field \"replcas\"; did you mean input.spec.replicas?"}, impossible: []string{"errors"}},
+		"OneBodyOfTwo": {rego: `errors contains "x" if input.spec.replcas > 3
+errors contains "y" if input.spec.replicas > 3`, want: []string{"3:24"}},
+		"Helper": {rego: `tier := input.metadata.labls.tier
+errors contains "x" if tier == "gold"
+warnings contains "y" if not tier`, want: []string{"3:9"}, impossible: []string{"errors"}},
+		"Comprehension": {rego: `errors contains "x" if count([1 | input.spec.replcas]) == 0`, want: []string{"input.spec.replcas"}},
+		"Default": {rego: `default annotations := {}
+annotations := input.metadata.anotations`, want: []string{"did you mean input.metadata.annotations?"}},
+		"AnyObject": {rego: `annotations["a"] := input.spec.foo.bar
+labels["a"] := input.metadata.lables.x`, matched: []string{}, want: []string{"did you mean input.metadata.labels.x?"}, impossible: []string{"labels"}},
+		"ManagedFields": {rego: `annotations["a"] := input.metadata.managedFields[0].manager`, want: []string{`input.metadata has no field "managedFields"`}, impossible: []string{"annotations"}},
+		"OldLayout":     {rego: `annotations["a"] = x { x := data.io.k8s.x }`, v0: true, want: []string{"3:29: the policy reads data.io, which spec.data does not have; Berth keeps clusters at data.clusters[name]"}, impossible: []string{"annotations"}},
+		"OldLayoutOfHelper": {rego: `annotations["a"] = zone { input.metadata.name }
+zone = data.io.zone { true }`, v0: true, want: []string{"4:8: the policy reads data.io"}, impossible: []string{"annotations"}},
+		"OldLayoutInArray": {rego: `annotations["a"] = x { x := [z | z := data.io.zones[_]] }`, v0: true, want: []string{"the policy reads data.io"}},
+		"NoSuchData":       {rego: `labels["a"] := data.zones[input.metadata.namespace]`, data: `{"zone": {"a": "b"}}`, want: []string{"3:16: the policy reads data.zones, which spec.data does not have"}, impossible: []string{"labels"}},
+		"NoSuchDataOrElse": {rego: `labels["a"] := data.zone if {
+	input.metadata.name
+} else := "b"`, want: []string{"3:16: the policy reads data.zone"}},
+		"NoSuchDataUnderNot": {rego: `errors contains "x" if not data.closed`, want: []string{"3:28: the policy reads data.closed"}},
+		"KeyIn":              {rego: `errors contains "x" if not "team" in input.metadata.labels`, want: []string{`3:24: "team" in input.metadata.labels looks for a value of the object, not for a key; did you mean input.metadata.labels.team, or "team" in object.keys(input.metadata.labels)?`}},
+		"KeyInSelector":      {rego: `errors contains "x" if "example.com/disk" in input.spec.template.spec.nodeSelector`, want: []string{`did you mean input.spec.template.spec.nodeSelector["example.com/disk"], or`}},
+		"KeyInVariable": {rego: `errors contains "x" if {
+	labels := input.metadata.labels
+	not "team" in labels
+}`, want: []string{`did you mean input.metadata.labels.team, or`}},
+		"KeyInMember":        {rego: `warnings contains "x" if { some c in data.clusters; "pci" in c.labels }`, want: []string{`did you mean c.labels.pci, or`}},
+		"KeyInQuantities":    {rego: `warnings contains "x" if { some c in input.spec.template.spec.containers; not "memory" in c.resources.limits }`, want: []string{`did you mean c.resources.limits.memory, or`}},
+		"KeyInComprehension": {rego: `warnings contains "x" if count([1 | "a" in input.metadata.labels]) == 0`, want: []string{"did you mean input.metadata.labels.a, or"}},
+		"KeyInV0": {rego: `import future.keywords.in
+errors["x"] { not "team" in input.metadata.labels }`, v0: true, want: []string{"did you mean input.metadata.labels.team, or"}},
+		"ClusterIn":         {rego: `errors contains "x" if not "eu-1" in data.clusters`, want: []string{`looks for a value of the object, not for a key; did you mean data.clusters["eu-1"], or "eu-1" in object.keys(data.clusters)?`}},
+		"NameInClusters":    {rego: `errors contains "x" if input.metadata.labels.cluster in data.clusters`, want: []string{`did you mean in object.keys(data.clusters)?`}, impossible: []string{"errors"}},
+		"ValueIn":           {rego: `errors contains "x" if { some _, "team" in input.metadata.labels; input.metadata.namespace in {"a", "b"} }`},
+		"ValueOfLabel":      {rego: `errors contains "x" if input.metadata.name in input.metadata.labels`},
+		"KeyInKeys":         {rego: `errors contains "x" if not "team" in object.keys(input.metadata.labels)`},
+		"ValueInOwnTable":   {rego: `errors contains "x" if "eu" in data.regions`, data: `{"regions":{"shop":"eu"}}`},
+		"ValueInEmptyTable": {rego: `errors contains "x" if "eu" in data.regions`, data: `{"regions":{}}`},
+		"ValueInHelper": {rego: `team_of[k] := v if some k, v in input.metadata.labels
+errors contains "x" if "payments" in team_of
+errors contains "y" if "payments" in {k: v | some k, v in input.metadata.labels}`},
+		"MemberOfArray":    {rego: `errors contains "x" if "a" in input.metadata.finalizers`},
+		"MemberOfAnything": {rego: `errors contains "x" if "a" in data.clusters.eu.taints[0]`},
+		"MemberOfText":     {rego: `errors contains "x" if "eu" in input.metadata.annotations.regions`, want: []string{`3:24: "eu" in input.metadata.annotations.regions is never true: the operator in looks at the members of an array, a set, or an object, and input.metadata.annotations.regions is a string; use contains(text, part), or split the text first, as in split(input.metadata.annotations.regions, ",")`}, impossible: []string{"errors"}},
+		"MemberOfOwnText":  {rego: `clusters contains name if { some name, c in data.clusters; c.region in data.allowed }`, data: `{"allowed": "eu,us"}`, want: []string{`c.region in data.allowed is never true`}, impossible: []string{"clusters"}},
+		"MemberOfNumber": {rego: `errors contains "x" if 1 in input.spec.replicas
+errors contains "y" if input.spec.paused`, want: []string{`and input.spec.replicas is a number`}},
+		"MemberOfTextOrArray": {rego: `zones := input.metadata.annotations.zones
+zones := ["a"] if not input.metadata.annotations
+errors contains "x" if "a" in zones`},
+		"MemberOfOneKind": {rego: `errors contains "x" if "a" in input.spec.nodeName
+errors contains "y" if not input.metadata.labels.a`, matched: []string{"pods", "nodes"}},
+		"ClusterAsName":  {rego: `clusters contains c if { some c in data.clusters; c.region == "eu"; c.ready }`, want: []string{`3:1: clusters must hold strings, holds an object; write: clusters := {"<cluster>"} if { ... }; a cluster's name is its key, as in some name, cluster in data.clusters`}, impossible: []string{"clusters"}},
+		"ClustersAsList": {rego: `clusters := [c | some c in data.clusters; c.ready]`, want: []string{`3:1: clusters must hold strings, holds an object`}, impossible: []string{"clusters"}},
+		"ClustersAsText": {rego: `clusters := input.metadata.annotations["example.com/clusters"]`, want: []string{`3:1: clusters must be a set or an array of strings, or an object, is a string`}, impossible: []string{"clusters"}},
+		"ContainerAsError": {rego: `errors contains c if { some c in input.spec.template.spec.containers; not c.resources.limits.memory }
+errors contains "x" if not input.metadata.labels.team`, want: []string{`3:1: errors must hold strings, holds an object`}},
+		"MetadataAsLabels": {rego: `labels := input.metadata`, want: []string{`labels: key "annotations": must be a string, is an object`}, impossible: []string{"labels"}},
+		"ReplicasAsLabel":  {rego: `labels["a"] := input.spec.replicas`, want: []string{`3:1: labels`}, impossible: []string{"labels"}},
+		"LabelsAsLabels": {rego: `labels := input.spec.selector.matchLabels
+annotations := input.metadata.annotations`},
+		"SchedulingCopied": {rego: `scheduling.tolerations := input.spec.template.spec.tolerations
+scheduling.affinity := input.spec.template.spec.affinity
+scheduling.nodeSelector := input.spec.template.spec.nodeSelector`},
+		"SchedulingWhole": {rego: `scheduling := input.spec.template.spec.tolerations`, want: []string{"scheduling must be an object, is an array"}, impossible: []string{"scheduling"}},
+		"ClustersOfAnything": {rego: `clusters contains x if some x in data.clusters.eu.zones
+errors contains input.spec.template.spec.overhead.cpu`},
+		"TextOrObject": {rego: `text := input.metadata.name
+text := input.metadata if not input.metadata.name
+errors contains text`},
+		"NearRule": {rego: `labels["a"] := "b"
+deny contains "no" if input.metadata.name == "x"`, want: []string{"4:1: the rule deny decides nothing"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -332,11 +381,18 @@ func TestTooMuchWork(t *testing.T) {
 	} {
 		for _, n := range []int{4, 7, 10} {
 			var text strings.Builder
-			text.WriteString("package p\n\na0 := input.spec.template.spec\nb0 := " + other + "\n")
+			text.WriteString(`package p
+
+a0 := input.spec.template.spec
+b0 := ` + other + "\n")
 			for i := range n {
-				fmt.Fprintf(&text, "a%d := [a%d, a%d]\nb%d := [b%d, b%d]\n", i+1, i, i, i+1, i, i)
+				fmt.Fprintf(&text, `a%d := [a%d, a%d]
+b%d := [b%d, b%d]
+`, i+1, i, i, i+1, i, i)
 			}
-			fmt.Fprintf(&text, "warnings contains \"differs\" if a%d != b%d\nannotations[\"a\"] := input.metadata.lables.tier\n", n, n)
+			fmt.Fprintf(&text, `warnings contains "differs" if a%d != b%d
+annotations["a"] := input.metadata.lables.tier
+`, n, n)
 			spec := placementv1.PlacementPolicySpec{RegoVersion: placementv1.RegoV1, Rego: text.String()}
 			if _, err := policy.Compile("p", spec); err != nil {
 				t.Errorf("%s, %d steps: %v", other, n, err)
@@ -377,7 +433,9 @@ warnings contains "y" if input.spec.size > 1024
 // TestVersionsOfOneType checks that there is no finding for a type if the policy can produce a result for one of its
 // versions.
 func TestVersionsOfOneType(t *testing.T) {
-	in := input(t, placementv1.PlacementPolicySpec{RegoVersion: placementv1.RegoV1, Rego: "package p\n\nlabels[\"a\"] := input.spec.nodeName"})
+	in := input(t, placementv1.PlacementPolicySpec{RegoVersion: placementv1.RegoV1, Rego: `package p
+
+labels["a"] := input.spec.nodeName`})
 	resource := schema.GroupResource{Group: "example.com", Resource: "things"}
 	pod, deployment := typeOf(cluster["pods"]), typeOf(cluster["deployments"])
 	in.Kinds = []typecheck.Kind{{Resource: resource, Type: deployment}, {Resource: resource, Type: pod}}

@@ -120,7 +120,9 @@ func waitingCases(policy, transition, pending string) map[string]waitingCase {
 			},
 		},
 		"a new policy that decides the same": {
-			apply: strings.Replace(policy, "clusters contains", "annotations := {}\n\n    clusters contains", 1), want: []string{"waiting 1", "unchanged 1"},
+			apply: strings.Replace(policy, "clusters contains", `annotations := {}
+
+    clusters contains`, 1), want: []string{"waiting 1", "unchanged 1"},
 		},
 		"the move becomes needless": {cluster: "eu-2", want: []string{"Kept " + kept, "unchanged 1"}},
 		"the move becomes needless, and another one is new": {cluster: "eu-2", region: "us", want: []string{
@@ -142,8 +144,10 @@ func waitingCases(policy, transition, pending string) map[string]waitingCase {
 			apply: strings.Replace(region, "Automatic", "NewOnly", 1), want: []string{"Kept " + kept, "unchanged 1"},
 		},
 		"the object is denied": {
-			apply: strings.Replace(policy, "clusters contains", "errors contains \"no\" if input.metadata.name == \"web\"\n\n    clusters contains", 1),
-			want:  []string{"Denied deployments.apps shop/web region: no", "unchanged 1"},
+			apply: strings.Replace(policy, "clusters contains", `errors contains "no" if input.metadata.name == "web"
+
+    clusters contains`, 1),
+			want: []string{"Denied deployments.apps shop/web region: no", "unchanged 1"},
 		},
 	}
 }

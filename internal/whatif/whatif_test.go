@@ -251,7 +251,9 @@ func TestWhatIf(t *testing.T) {
 	}
 	manual := strings.Replace(region, "Automatic", "Manual", 1)
 	newOnly := strings.Replace(region, "Automatic", "NewOnly", 1)
-	denying := strings.Replace(region, "clusters contains", "errors contains \"no\" if input.metadata.namespace == \"bank\"\n\n    clusters contains", 1)
+	denying := strings.Replace(region, "clusters contains", `errors contains "no" if input.metadata.namespace == "bank"
+
+    clusters contains`, 1)
 	failing := strings.Replace(strings.Replace(region, "name: region", "name: failing", 1), "c.labels", "d.labels", 1)
 	ignored := strings.Replace(failing, "mode: Enforce", "mode: Enforce\n  failurePolicy: Ignore", 1)
 	for name, test := range map[string]struct {
@@ -281,8 +283,10 @@ func TestWhatIf(t *testing.T) {
 			want:    []string{"Unmatched deployments.apps bank/db region", "Unmatched deployments.apps shop/web region", "unchanged 0"},
 		},
 		"a policy denies": {
-			apply: strings.Replace(region, "clusters contains", "errors contains \"no\" if input.metadata.namespace == \"bank\"\n\n    clusters contains", 1),
-			want:  []string{"Denied deployments.apps bank/db region: no", "unchanged 1"},
+			apply: strings.Replace(region, "clusters contains", `errors contains "no" if input.metadata.namespace == "bank"
+
+    clusters contains`, 1),
+			want: []string{"Denied deployments.apps bank/db region: no", "unchanged 1"},
 		},
 		"a policy does not compile": {
 			apply: strings.Replace(region, "c.labels", "d.labels", 1),
@@ -330,7 +334,9 @@ metadata:
 spec: {template: {spec: {containers: [{name: a, image: "1"}, {name: b, image: "1"}]}}}
 ---
 `,
-			policies: strings.Replace(region, "clusters contains", "errors contains \"one container\" if count(input.spec.template.spec.containers) == 1\n\n    clusters contains", 1), unplaced: true,
+			policies: strings.Replace(region, "clusters contains", `errors contains "one container" if count(input.spec.template.spec.containers) == 1
+
+    clusters contains`, 1), unplaced: true,
 			apply: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: two, namespace: shop}\nspec: {template: {spec: {containers: [{name: b, image: \"2\"}]}}}",
 			want:  []string{"unchanged 3"},
 		},
@@ -487,7 +493,9 @@ metadata: {name: old, namespace: shop, labels: {region: eu}, deletionTimestamp: 
 		},
 		"a policy whose remediation would be paused": {
 			world: strings.Join([]string{deployment("a"), deployment("b"), deployment("c"), deployment("d"), deployment("e"), deployment("f"), deployment("g"), deployment("h"), deployment("i"), deployment("j"), ""}, ""),
-			apply: strings.Replace(region, "clusters contains", "errors contains \"no\" if input.metadata.namespace == \"many\"\n\n    clusters contains", 1),
+			apply: strings.Replace(region, "clusters contains", `errors contains "no" if input.metadata.namespace == "many"
+
+    clusters contains`, 1),
 			want: slices.Concat(denials("many", "a", "b", "c", "d", "e", "f", "g", "h", "i", "j"), []string{
 				"finding PlacementPolicy region false 10 of 12 matched objects would be left denied, undecided, or without clusters, which is more than 10 %: Berth pauses the policy in namespace many and moves none of its objects there until the change is released", "unchanged 2",
 			}),
@@ -624,7 +632,9 @@ func (c cut) List(ctx context.Context, resource schema.GroupVersionResource, fie
 // TestFieldsOfLaterPolicies checks that policies decide with fields that only they read.
 func TestFieldsOfLaterPolicies(t *testing.T) {
 	large := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: large, namespace: shop, labels: {region: eu}}\nspec: {replicas: 9}\n---\n"
-	denying := strings.Replace(region, "clusters contains", "errors contains \"too many\" if input.spec.replicas > 5\n\n    clusters contains", 1)
+	denying := strings.Replace(region, "clusters contains", `errors contains "too many" if input.spec.replicas > 5
+
+    clusters contains`, 1)
 	conditional := strings.Replace(strings.Replace(region, "name: region", "name: conditional", 1), "  match: {", "  match: {matchConditions: [{name: large, expression: 'object.?spec.?replicas.orValue(1) > 5'}], ", 1)
 	for want, apply := range map[string]string{
 		"Denied deployments.apps shop/large region: too many":  denying,
@@ -669,7 +679,9 @@ func TestObjectThatVanishes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := s.WhatIf(t.Context(), whatif.Changes{Apply: parse(t, strings.Replace(region, "clusters contains", "errors contains \"no\" if not input.spec.replicas\n\n    clusters contains", 1))})
+	report, err := s.WhatIf(t.Context(), whatif.Changes{Apply: parse(t, strings.Replace(region, "clusters contains", `errors contains "no" if not input.spec.replicas
+
+    clusters contains`, 1))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -749,7 +761,11 @@ metadata: {name: new, namespace: shop, labels: {region: eu}}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("violations (-want +got):\n%s", diff)
 	}
-	denying := strings.Replace(region, "clusters contains", "errors contains \"no\" if input.metadata.name == \"new\"\n\n    labels.tier := \"gold\"\n\n    clusters contains", 1)
+	denying := strings.Replace(region, "clusters contains", `errors contains "no" if input.metadata.name == "new"
+
+    labels.tier := "gold"
+
+    clusters contains`, 1)
 	denied, err := simulation.NewStatic(simulation.KubernetesDiscovery(), replication.Known(), parse(t, denying+`---
 apiVersion: apps/v1
 kind: Deployment

@@ -231,7 +231,9 @@ func (s subject) random(t *testing.T, objects []map[string]any) {
 // TestVersion: what decides in this process and the server are of one release.
 func TestVersion(t *testing.T) {
 	server := opaserver.Start(t, opaserver.Options{})
-	server.PutPolicy("version", "package asked\n\nversion := opa.runtime().version")
+	server.PutPolicy("version", `package asked
+
+version := opa.runtime().version`)
 	if got, _ := server.GetData("asked/version"); got != version.Version {
 		t.Errorf("the server is of version %v, and go.mod has %s: hack/opa/go.mod must have the same", got, version.Version)
 	}

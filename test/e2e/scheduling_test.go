@@ -42,7 +42,10 @@ const deckLabel = "example.com/deck"
 
 // chooseDeck is a policy's text that has pods run on the nodes of a deck.
 func chooseDeck(deck string) string {
-	return fmt.Sprintf("package e2e\n\nscheduling := {\"nodeSelector\": {%q: %q}}\n", deckLabel, deck)
+	return fmt.Sprintf(`package e2e
+
+scheduling := {"nodeSelector": {%q: %q}}
+`, deckLabel, deck)
 }
 
 // onDecks is what a policy says of the nodes that pods run on, and the scheduler does about it.

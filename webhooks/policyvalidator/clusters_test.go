@@ -290,7 +290,10 @@ func TestNoticeOfClustersThatAreNotReady(t *testing.T) {
 			"unless a rule requires field ready or tolerates the taint. To move existing ones after a time, set spec.clusters.leaveUnreadyAfter, such as 10m"}},
 		"Limited":   {spec: rules + "\nclusters: {leaveUnreadyAfter: 10m}", exists: existing},
 		"NotMarked": {spec: rules, exists: existing[2:]},
-		"Rego":      {spec: "rego: |\n  package p\n\n  clusters := {\"eu-1\"}", exists: existing},
+		"Rego": {spec: `rego: |
+  package p
+
+  clusters := {"eu-1"}`, exists: existing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPolicy("")

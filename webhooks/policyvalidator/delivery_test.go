@@ -107,7 +107,9 @@ func TestKindsOfSystemsThatAreNotServed(t *testing.T) {
 			v := &policyvalidator.Validator{
 				Catalog: &systems{kinds: strings.Split(tc.served, ","), unknown: tc.unknown}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}},
 			}
-			p := newPolicy("package p\nclusters := {\"a\"}\n")
+			p := newPolicy(`package p
+clusters := {"a"}
+`)
 			p.Spec.Mode, p.Spec.Delivery, p.Spec.Match.ResourceRules = placementv1.ModeEnforce, tc.delivery, tc.rules
 			warnings, err := v.ValidateCreate(t.Context(), p)
 			if err != nil {
@@ -167,7 +169,11 @@ func TestDeliveryOfRules(t *testing.T) {
 }
 
 func TestDeliveryWithoutEffect(t *testing.T) {
-	const placing, labeling = "package p\nclusters := {\"a\"}\n", "package p\nlabels := {\"a\": \"b\"}\n"
+	const placing, labeling = `package p
+clusters := {"a"}
+`, `package p
+labels := {"a": "b"}
+`
 	for name, tc := range map[string]struct {
 		mode placementv1.Mode
 		rego string

@@ -49,7 +49,8 @@ func (*workloads) Served() *match.ServedTypes {
 }
 
 func TestWarnOfCopies(t *testing.T) {
-	const clusters = "clusters := {\"eu-1\"}\n"
+	const clusters = `clusters := {"eu-1"}
+`
 	replicaSet := func(i, j int) string {
 		return fmt.Sprintf("spec.match.resourceRules[%d].resources[%d]: a ReplicaSet of a Deployment has the clusters of that object, and is not delivered. "+
 			"Remove replicasets, unless users create such objects themselves", i, j)
@@ -70,8 +71,9 @@ func TestWarnOfCopies(t *testing.T) {
 		"OtherOwner": {rego: clusters, match: `{apiGroups: [apps], apiVersions: [v1], resources: [deployments, controllerrevisions]}`, want: []string{
 			"spec.match.resourceRules[0].resources[1]: the policy gives clusters to each ControllerRevision by itself, and does not match daemonsets and statefulsets. ",
 		}},
-		"OtherGroup":      {rego: clusters, match: `{apiGroups: [example.com], apiVersions: [v1], resources: [deployments, replicasets]}`},
-		"WithoutClusters": {rego: "labels.a := \"b\"\n", match: `{apiGroups: [apps], apiVersions: [v1], resources: [deployments, replicasets]}`},
+		"OtherGroup": {rego: clusters, match: `{apiGroups: [example.com], apiVersions: [v1], resources: [deployments, replicasets]}`},
+		"WithoutClusters": {rego: `labels.a := "b"
+`, match: `{apiGroups: [apps], apiVersions: [v1], resources: [deployments, replicasets]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &policyvalidator.Validator{Catalog: &workloads{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}}
@@ -93,10 +95,12 @@ func TestWarnOfCopies(t *testing.T) {
 
 func TestWarnOfGaps(t *testing.T) {
 	const (
-		nodeSelector = "scheduling.nodeSelector.disk := \"ssd\"\n"
-		clusters     = "clusters := {\"eu-1\"}\n"
-		pods         = `To restrict all pods, add {apiGroups: [""], apiVersions: [v1], resources: [pods]}`
-		open         = "spec.match.resourceRules: the policy restricts the pods of deployments.apps, and does not match pods: those that users create themselves, " +
+		nodeSelector = `scheduling.nodeSelector.disk := "ssd"
+`
+		clusters = `clusters := {"eu-1"}
+`
+		pods = `To restrict all pods, add {apiGroups: [""], apiVersions: [v1], resources: [pods]}`
+		open = "spec.match.resourceRules: the policy restricts the pods of deployments.apps, and does not match pods: those that users create themselves, " +
 			"and those of cronjobs.batch, daemonsets.apps, jobs.batch, replicasets.apps, replicationcontrollers, statefulsets.apps, are not restricted. " + pods
 		given = "spec.match.resourceRules: the policy gives clusters to deployments.apps, and does not match cronjobs.batch, daemonsets.apps, jobs.batch, " +
 			"statefulsets.apps, which get none from it. To place these, too, add {apiGroups: [apps, batch], apiVersions: [v1], resources: [cronjobs, daemonsets, jobs, statefulsets]}"
@@ -109,35 +113,39 @@ func TestWarnOfGaps(t *testing.T) {
 		declared    bool
 		want        string
 	}{
-		"Scheduling":              {rego: nodeSelector, match: deployments, want: open},
-		"Selectors":               {rego: nodeSelector, match: deployments, spec: `{match: {objectSelector: {matchLabels: {a: b}}, namespaceSelector: {matchLabels: {a: b}}, matchConditions: [{name: a, expression: "has(object.spec)"}]}}`, want: open},
-		"PodsCloseAll":            {rego: nodeSelector, match: deployments + `, {apiGroups: [""], apiVersions: ["*"], resources: [pods]}`},
-		"PodsAlone":               {rego: nodeSelector, match: `{apiGroups: [""], apiVersions: [v1], resources: [pods]}`},
-		"Everything":              {rego: nodeSelector, match: `{apiGroups: ["*"], apiVersions: ["*"], resources: ["*"]}`},
-		"AllOfAGroup":             {rego: nodeSelector, match: `{apiGroups: [apps, batch], apiVersions: ["*"], resources: ["*"]}`, want: "and those of replicationcontrollers, are not restricted. " + pods},
-		"PodsOfUsersAlone":        {rego: nodeSelector, match: `{apiGroups: [apps, batch, ""], apiVersions: ["*"], resources: [deployments, statefulsets, daemonsets, replicasets, jobs, cronjobs, replicationcontrollers]}`, want: "those that users create themselves are not restricted. " + pods},
-		"NoWorkloads":             {rego: nodeSelector, match: `{apiGroups: [""], apiVersions: [v1], resources: [podtemplates]}`},
-		"Tolerations":             {rego: "scheduling.tolerations := [{\"operator\": \"Exists\"}]\n", match: deployments},
-		"TolerationsAndMore":      {rego: "scheduling := {\"tolerations\": [{\"operator\": \"Exists\"}], \"schedulerName\": \"s\"}\n", match: deployments, want: open},
-		"PreferredNodes":          {rules: `[{name: a, candidates: Nodes, prefer: [{label: a, operator: Exists, weight: 1}], tolerate: [{operator: Exists}], spread: {field: zone}}]`, match: deployments},
-		"RequiredNodes":           {rules: `[{name: a, candidates: Nodes, require: [{label: a, operator: Exists}]}]`, match: deployments, want: open},
-		"SetPriority":             {rules: `[{name: a, set: {priorityClassName: high}}]`, match: deployments, want: open},
-		"DeclaredKindIsOpen":      {rego: nodeSelector, match: deployments, declared: true, want: "replicationcontrollers, rollouts.argoproj.io, statefulsets.apps, are"},
-		"DeclaredKindAlone":       {rego: nodeSelector, match: `{apiGroups: [argoproj.io], apiVersions: [v1], resources: [rollouts]}`, declared: true, want: "restricts the pods of rollouts.argoproj.io, and"},
-		"Warn":                    {rego: nodeSelector, match: deployments, spec: `{mode: Warn}`},
-		"DryRun":                  {rego: clusters, match: deployments, spec: `{mode: DryRun}`},
-		"Clusters":                {rego: clusters, match: deployments, want: given},
-		"ClustersOfRules":         {rules: `[{name: a, limit: 1}]`, match: deployments, want: given},
-		"ClustersOfPredicates":    {rego: "errors contains \"no\" if input.a\n", match: deployments, spec: `{predicates: {candidates: Clusters}}`, want: given},
+		"Scheduling":       {rego: nodeSelector, match: deployments, want: open},
+		"Selectors":        {rego: nodeSelector, match: deployments, spec: `{match: {objectSelector: {matchLabels: {a: b}}, namespaceSelector: {matchLabels: {a: b}}, matchConditions: [{name: a, expression: "has(object.spec)"}]}}`, want: open},
+		"PodsCloseAll":     {rego: nodeSelector, match: deployments + `, {apiGroups: [""], apiVersions: ["*"], resources: [pods]}`},
+		"PodsAlone":        {rego: nodeSelector, match: `{apiGroups: [""], apiVersions: [v1], resources: [pods]}`},
+		"Everything":       {rego: nodeSelector, match: `{apiGroups: ["*"], apiVersions: ["*"], resources: ["*"]}`},
+		"AllOfAGroup":      {rego: nodeSelector, match: `{apiGroups: [apps, batch], apiVersions: ["*"], resources: ["*"]}`, want: "and those of replicationcontrollers, are not restricted. " + pods},
+		"PodsOfUsersAlone": {rego: nodeSelector, match: `{apiGroups: [apps, batch, ""], apiVersions: ["*"], resources: [deployments, statefulsets, daemonsets, replicasets, jobs, cronjobs, replicationcontrollers]}`, want: "those that users create themselves are not restricted. " + pods},
+		"NoWorkloads":      {rego: nodeSelector, match: `{apiGroups: [""], apiVersions: [v1], resources: [podtemplates]}`},
+		"Tolerations": {rego: `scheduling.tolerations := [{"operator": "Exists"}]
+`, match: deployments},
+		"TolerationsAndMore": {rego: `scheduling := {"tolerations": [{"operator": "Exists"}], "schedulerName": "s"}
+`, match: deployments, want: open},
+		"PreferredNodes":     {rules: `[{name: a, candidates: Nodes, prefer: [{label: a, operator: Exists, weight: 1}], tolerate: [{operator: Exists}], spread: {field: zone}}]`, match: deployments},
+		"RequiredNodes":      {rules: `[{name: a, candidates: Nodes, require: [{label: a, operator: Exists}]}]`, match: deployments, want: open},
+		"SetPriority":        {rules: `[{name: a, set: {priorityClassName: high}}]`, match: deployments, want: open},
+		"DeclaredKindIsOpen": {rego: nodeSelector, match: deployments, declared: true, want: "replicationcontrollers, rollouts.argoproj.io, statefulsets.apps, are"},
+		"DeclaredKindAlone":  {rego: nodeSelector, match: `{apiGroups: [argoproj.io], apiVersions: [v1], resources: [rollouts]}`, declared: true, want: "restricts the pods of rollouts.argoproj.io, and"},
+		"Warn":               {rego: nodeSelector, match: deployments, spec: `{mode: Warn}`},
+		"DryRun":             {rego: clusters, match: deployments, spec: `{mode: DryRun}`},
+		"Clusters":           {rego: clusters, match: deployments, want: given},
+		"ClustersOfRules":    {rules: `[{name: a, limit: 1}]`, match: deployments, want: given},
+		"ClustersOfPredicates": {rego: `errors contains "no" if input.a
+`, match: deployments, spec: `{predicates: {candidates: Clusters}}`, want: given},
 		"ClustersOfAll":           {rego: clusters, match: toplevel},
 		"ClustersOfDeclaredKinds": {rego: clusters, match: toplevel, declared: true, want: `add {apiGroups: [argoproj.io], apiVersions: ["*"], resources: [rollouts]}`},
 		"ClustersOfPods":          {rego: clusters, match: `{apiGroups: [""], apiVersions: [v1], resources: [pods]}, {apiGroups: [apps], apiVersions: [v1], resources: [replicasets]}`},
 		"Delivered":               {rego: clusters, match: deployments, spec: `{delivery: {karmada: {}}}`},
 		"RestrictedAndGiven":      {rego: nodeSelector + clusters, match: deployments, want: open},
 		"PodsRestrictedAndGiven":  {rego: nodeSelector + clusters, match: deployments + `, {apiGroups: [""], apiVersions: [v1], resources: [pods]}`, want: given},
-		"NeitherClustersNorNodes": {rego: "labels.a := \"b\"\n", match: deployments},
-		"OtherTypes":              {rego: clusters, match: `{apiGroups: [""], apiVersions: [v1], resources: [configmaps]}`},
-		"RemoteEngine":            {match: deployments, spec: `{remote: {url: "https://opa.example.com/v1/data/p", undefined: Error}}`},
+		"NeitherClustersNorNodes": {rego: `labels.a := "b"
+`, match: deployments},
+		"OtherTypes":   {rego: clusters, match: `{apiGroups: [""], apiVersions: [v1], resources: [configmaps]}`},
+		"RemoteEngine": {match: deployments, spec: `{remote: {url: "https://opa.example.com/v1/data/p", undefined: Error}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &policyvalidator.Validator{Catalog: &workloads{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}}

@@ -77,7 +77,8 @@ func TestKindsThatAreNotMatched(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &policyvalidator.Validator{Catalog: &kinds{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}}
-			p := newPolicy("package p\nerrors contains \"no\" if {" + tc.condition + "}\n")
+			p := newPolicy(`package p
+errors contains "no" if {` + tc.condition + "}\n")
 			p.Spec.Match.ResourceRules[0] = tc.rule
 			warnings, err := v.ValidateCreate(t.Context(), p)
 			if err != nil {

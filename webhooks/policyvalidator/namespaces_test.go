@@ -84,7 +84,8 @@ func TestWarnOfNamespaces(t *testing.T) {
 			if tc.none {
 				v.Namespaces = namespaces(nil)
 			}
-			warnings, err := v.ValidateCreate(t.Context(), newPolicy("package p\nannotations[\"a\"] := "+tc.reads))
+			warnings, err := v.ValidateCreate(t.Context(), newPolicy(`package p
+annotations["a"] := `+tc.reads))
 			if err != nil {
 				t.Fatal(err)
 			}

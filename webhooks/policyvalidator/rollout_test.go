@@ -55,7 +55,8 @@ func newRolloutValidator(existing findings.Namespaces) *policyvalidator.Validato
 }
 
 func newStaged(stages ...placementv1.RolloutStage) *placementv1.PlacementPolicy {
-	p := newPolicy("package p\nlabels := {\"a\": \"b\"}")
+	p := newPolicy(`package p
+labels := {"a": "b"}`)
 	p.Spec.Rollout = &placementv1.PolicyRollout{Stages: stages}
 	return p
 }

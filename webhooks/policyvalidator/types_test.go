@@ -47,7 +47,8 @@ func TestFindingsOfTheTypeChecker(t *testing.T) {
 	const text = "p.rego:3:7: input.spek is undefined (so this definition of the rule labels never has a value)"
 	found := typecheck.Result{Findings: []typecheck.Finding{{Position: lint.Position{Row: 3, Col: 7}, Message: "input.spek is undefined", Rule: "labels"}}, Total: 1}
 	v := &policyvalidator.Validator{Catalog: &catalog{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}, Types: checked{result: found}}
-	p := newPolicy("package p\nlabels := {}")
+	p := newPolicy(`package p
+labels := {}`)
 	warnings, err := v.ValidateCreate(t.Context(), p)
 	if err != nil || len(warnings) != 1 || warnings[0] != text {
 		t.Errorf("warnings %q, error %v", warnings, err)

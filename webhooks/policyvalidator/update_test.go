@@ -46,7 +46,10 @@ func (*naming) Served() *match.ServedTypes {
 
 // TestUpdates checks that an update is refused only for errors in what it changes.
 func TestUpdates(t *testing.T) {
-	const sound, things, events = "package p\nlabels := {\"a\": \"b\"}", "package p\nlabels := {\"a\": data.kubernetes.pod.x}", "package p\nlabels := {\"a\": data.kubernetes.events.x}"
+	const sound, things, events = `package p
+labels := {"a": "b"}`, `package p
+labels := {"a": data.kubernetes.pod.x}`, `package p
+labels := {"a": data.kubernetes.events.x}`
 	rego := func(text string) func(*placementv1.PlacementPolicy) {
 		return func(p *placementv1.PlacementPolicy) { p.Spec.Rego = text }
 	}
@@ -60,10 +63,12 @@ func TestUpdates(t *testing.T) {
 		"listed": {sound, func(p *placementv1.PlacementPolicy) {
 			p.Spec.Replicate = []placementv1.ReplicatedResource{{Resource: "pod"}}
 		}, "spec.replicate: Invalid value: ", ""},
-		"clusters":             {sound, rego("package p\nerrors contains \"no\" if count(data.clusters) == 0"), "does not serve data.clusters, the clusters of clusterprofiles.multicluster.x-k8s.io, managedclusters", ""},
-		"misspelt before":      {things, rego(things + "\n# better"), "", "data.kubernetes.pod (did you mean pods?), which the API server does not serve"},
-		"misspelt, another":    {things, rego(strings.ReplaceAll(things, "pod", "podz")), "data.kubernetes.podz", ""},
-		"just installed":       {sound, rego("package p\nlabels := {\"a\": data.kubernetes.carts.x}"), "", ""},
+		"clusters": {sound, rego(`package p
+errors contains "no" if count(data.clusters) == 0`), "does not serve data.clusters, the clusters of clusterprofiles.multicluster.x-k8s.io, managedclusters", ""},
+		"misspelt before":   {things, rego(things + "\n# better"), "", "data.kubernetes.pod (did you mean pods?), which the API server does not serve"},
+		"misspelt, another": {things, rego(strings.ReplaceAll(things, "pod", "podz")), "data.kubernetes.podz", ""},
+		"just installed": {sound, rego(`package p
+labels := {"a": data.kubernetes.carts.x}`), "", ""},
 		"misspelt, priority":   {things, func(p *placementv1.PlacementPolicy) { p.Spec.Priority = 7 }, "", "which the API server does not serve"},
 		"ambiguous":            {sound, rego(events), "berth_ambiguous_resource", ""},
 		"ambiguous before":     {events, rego(events + "\n# better"), "berth_ambiguous_resource", ""},
@@ -78,7 +83,8 @@ func TestUpdates(t *testing.T) {
 		"sound, predicates": {sound, func(p *placementv1.PlacementPolicy) {
 			p.Spec.Predicates = &placementv1.Predicates{Candidates: "Nodes", Names: []string{"NoSuch"}}
 		}, "NoSuch", ""},
-		"sound, text of another type": {sound, rego("package p\nlabels := {\"a\": data.kubernetes.pods.x}"), "", ""},
+		"sound, text of another type": {sound, rego(`package p
+labels := {"a": data.kubernetes.pods.x}`), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &policyvalidator.Validator{Catalog: &naming{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}}
@@ -109,7 +115,8 @@ func TestUpdatesOfBoundTexts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := &policyvalidator.Validator{Catalog: &naming{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}},
 				Bound: func(string, types.UID, int64) policy.Bindings { return policy.Bindings{tc.reads: tc.group} }}
-			old := newPolicy("package p\nlabels := {\"a\": data.kubernetes." + tc.reads + ".x}")
+			old := newPolicy(`package p
+labels := {"a": data.kubernetes.` + tc.reads + ".x}")
 			next := old.DeepCopy()
 			next.Spec.Priority = 7
 			warnings, err := v.ValidateUpdate(t.Context(), old, next)
@@ -127,7 +134,8 @@ func TestUpdatesOfBoundTexts(t *testing.T) {
 // TestUpdatesThatLeaveTheMatchAlone checks that an error in a match that an update does not change is a warning.
 func TestUpdatesThatLeaveTheMatchAlone(t *testing.T) {
 	v := &policyvalidator.Validator{Catalog: &naming{}, Checker: allows(), Scales: definitions{}}
-	old := newPolicy("package p\nlabels := {}")
+	old := newPolicy(`package p
+labels := {}`)
 	old.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"-": ""}}
 	next := old.DeepCopy()
 	next.Spec.Priority = 3
@@ -148,14 +156,16 @@ func TestWarningsOfMatches(t *testing.T) {
 		"deploy":      "did you mean deployments?",
 		"widgets":     `does not serve "widgets"`,
 	} {
-		p := newPolicy("package p\nlabels := {}")
+		p := newPolicy(`package p
+labels := {}`)
 		p.Spec.Match.ResourceRules[0].Resources = []string{resource}
 		warnings, err := v.ValidateCreate(t.Context(), p)
 		if joined := strings.Join(warnings, "; "); err != nil || (joined == "") != (want == "") || !strings.Contains(joined, want) {
 			t.Errorf("%s: %v, warnings %q", resource, err, warnings)
 		}
 	}
-	p := newPolicy("package p\nlabels := {}")
+	p := newPolicy(`package p
+labels := {}`)
 	p.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "berth-system"}}
 	if warnings, err := v.ValidateCreate(t.Context(), p); err != nil || !strings.Contains(strings.Join(warnings, "; "), "the policy can't match anything: spec.match.namespaceSelector: it selects berth-system only") {
 		t.Errorf("%v, warnings %q", err, warnings)
@@ -180,7 +190,8 @@ func TestNumbersInUpdates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &policyvalidator.Validator{Catalog: &naming{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}}
-			old := newPolicy("package p\nlabels := {\"a\": \"b\"}")
+			old := newPolicy(`package p
+labels := {"a": "b"}`)
 			old.Spec.Mode, old.Status.Matched = placementv1.ModeEnforce, tc.matched
 			next := old.DeepCopy()
 			next.Spec.Remediation.BlastRadius = &placementv1.BlastRadius{MinObjects: 50}

@@ -54,7 +54,9 @@ func (c *counts) want(t *testing.T, hits, misses int64) {
 	}
 }
 
-const zonePolicy = "package p\nlabels := {\"zone\": data.kubernetes.nodes[input.spec.nodeName].metadata.labels.zone}\nerrors contains input.spec.error"
+const zonePolicy = `package p
+labels := {"zone": data.kubernetes.nodes[input.spec.nodeName].metadata.labels.zone}
+errors contains input.spec.error`
 
 func onNode(name, uid string) map[string]any {
 	return map[string]any{"metadata": map[string]any{"uid": uid}, "spec": map[string]any{"nodeName": name}}
@@ -122,7 +124,8 @@ func TestErrorsAreNotCached(t *testing.T) {
 func TestNoDecisionCacheForAllOfTheInput(t *testing.T) {
 	seen := &counts{}
 	e := New(newWorld(), Options{Timeout: time.Minute, Concurrency: 1, Observer: seen})
-	ev, _ := prepare(t, e, v1("package p\nlabels := {\"a\": \"b\"} if input != {}"))
+	ev, _ := prepare(t, e, v1(`package p
+labels := {"a": "b"} if input != {}`))
 	for range 2 {
 		decide(t, ev, onNode("n1", "a"))
 	}
@@ -229,7 +232,8 @@ func TestDecisionCacheAndChanges(t *testing.T) {
 func TestRevisionOfClusters(t *testing.T) {
 	data := newWorld()
 	e := New(data, Options{Timeout: time.Minute, Concurrency: 1})
-	ev, _ := prepare(t, e, v1("package p\nlabels := {\"n\": sprintf(\"%d\", [count(data.clusters)])}"))
+	ev, _ := prepare(t, e, v1(`package p
+labels := {"n": sprintf("%d", [count(data.clusters)])}`))
 	fleet := schema.GroupVersionResource{Group: "cluster.kubernetes-fleet.io", Version: "v1beta1", Resource: "memberclusters"}
 	revisions := []uint64{ev.Revision()}
 	expect := func(n string) {

@@ -162,7 +162,8 @@ func TestDeclaredNamesAreKept(t *testing.T) {
 		`some n; data.clusters[n].region == "s"; x := n`: "us",
 	} {
 		f, data := newSites(t), NewData()
-		ev, b := f.prepare(t, data, fmt.Sprintf("package p\nannotations := {\"x\": x} if { %s }", body))
+		ev, b := f.prepare(t, data, fmt.Sprintf(`package p
+annotations := {"x": x} if { %s }`, body))
 		f.load(data, b, managed.GroupVersionResource)
 		f.load(data, b, racks)
 		f.load(data, b, sites, site("a", "eu", "north"), site("b", "us", "s"))

@@ -215,8 +215,11 @@ annotations := {"c": data.acme.customers, "l": data.acme.level, "n": data.acme.n
 labels := {k: v | some k; v := data.acme.nested[input.key][k]}`,
 	"StaticAndCluster": `package p
 errors contains c if { some c in data.acme.customers; not data.kubernetes.nodes[c] }`,
-	"OwnPackage":    "package kubernetes.placement\nallowed contains n if data.kubernetes.nodes[n].status.ready\nannotations := {\"a\": data.kubernetes.placement.allowed}",
-	"PackageOfPods": "package kubernetes.pods\nerrors contains x if data.kubernetes.pods.shop[x].spec",
+	"OwnPackage": `package kubernetes.placement
+allowed contains n if data.kubernetes.nodes[n].status.ready
+annotations := {"a": data.kubernetes.placement.allowed}`,
+	"PackageOfPods": `package kubernetes.pods
+errors contains x if data.kubernetes.pods.shop[x].spec`,
 	"Undefined": `package p
 labels := {"a": input.nothing}
 annotations := {"b": data.kubernetes.nodes.nothing}

@@ -40,7 +40,8 @@ var large = strings.ReplaceAll(web, `cpu: "1"`, `cpu: "8"`)
 func TestFilter(t *testing.T) {
 	nodes, clusters := placementv1.PredicateCandidatesNodes, placementv1.PredicateCandidatesClusters
 	preferred := func(text string) string {
-		return "package p\nannotations[\"" + preferencesKey + "\"] := " + text
+		return `package p
+annotations["` + preferencesKey + `"] := ` + text
 	}
 	const taint, tainted = "node(s) had untolerated taint(s)", "cluster(s) had untolerated taint(s)"
 	tests := map[string]struct {
@@ -52,27 +53,37 @@ func TestFilter(t *testing.T) {
 		"NoNode":        {filtered(nodes, ""), large, placement.Decision{Errors: []string{"0/2 nodes fit: 1 Insufficient cpu, 1 " + taint}}},
 		"NoNodeOfFewer": {filtered(nodes, "", "NodeResourcesFit"), large, placement.Decision{Errors: []string{"0/2 nodes fit: 2 Insufficient cpu"}}},
 		"NodesAndRules": {
-			filtered(nodes, "package p\nlabels := {\"a\": \"b\"}\nerrors contains \"z\"\nclusters := [\"us\"]"), large,
+			filtered(nodes, `package p
+labels := {"a": "b"}
+errors contains "z"
+clusters := ["us"]`), large,
 			placement.Decision{Labels: map[string]string{"a": "b"}, Clusters: []string{"us"}, Errors: []string{"0/2 nodes fit: 1 Insufficient cpu, 1 " + taint, "z"}},
 		},
 		"Scheduled": {
-			filtered(nodes, "package p\nscheduling := {\"nodeSelector\": {\"disk\": \"tape\"}, \"tolerations\": [{\"operator\": \"Exists\"}]}"), web,
+			filtered(nodes, `package p
+scheduling := {"nodeSelector": {"disk": "tape"}, "tolerations": [{"operator": "Exists"}]}`), web,
 			placement.Decision{
 				Scheduling: map[string]string{"nodeSelector/disk": "tape", `tolerations/{"operator":"Exists"}`: "present"},
 				Errors:     []string{"0/2 nodes fit: 2 node(s) didn't match Pod's node affinity/selector"},
 			},
 		},
 		"ScheduledClusters": {
-			filtered(clusters, "package p\nscheduling := {\"tolerations\": [{\"key\": \"closed\", \"operator\": \"Exists\"}]}"), web,
+			filtered(clusters, `package p
+scheduling := {"tolerations": [{"key": "closed", "operator": "Exists"}]}`), web,
 			placement.Decision{Scheduling: map[string]string{`tolerations/{"key":"closed","operator":"Exists"}`: "present"}, Clusters: []string{"eu", "us"}},
 		},
-		"AllClusters":       {filtered(clusters, ""), web, placement.Decision{Clusters: []string{"eu"}}},
-		"NamedClusters":     {filtered(clusters, "package p\nclusters := [\"us\", \"eu\"]"), web, placement.Decision{Clusters: []string{"eu"}}},
-		"NoPredicateInWay":  {filtered(clusters, "package p\nclusters := {\"us\", \"eu\"}", "NodeAffinity"), web, placement.Decision{Clusters: []string{"eu", "us"}}},
-		"NoneOfTheNamed":    {filtered(clusters, "package p\nclusters := [\"us\", \"down\"]"), web, placement.Decision{Clusters: []string{"down", "us"}, Errors: []string{"0/2 clusters fit: 2 " + tainted + " (down: node.kubernetes.io/not-ready:NoSchedule, us: closed:NoSchedule)"}}},
-		"NoClusterNamed":    {filtered(clusters, "package p\nclusters := []"), web, placement.Decision{Clusters: []string{}, Errors: []string{"0/0 clusters fit"}}},
-		"NoCluster":         {filtered(clusters, ""), strings.ReplaceAll(web, `cpu: "1"`, `cpu: "80"`), placement.Decision{Errors: []string{"0/3 clusters fit: 1 Insufficient cpu, 2 " + tainted + " (down: node.kubernetes.io/not-ready:NoSchedule, us: closed:NoSchedule)"}}},
-		"ErrorsOfRulesStay": {filtered(clusters, "package p\nerrors contains \"z\""), web, placement.Decision{Clusters: []string{"eu"}, Errors: []string{"z"}}},
+		"AllClusters": {filtered(clusters, ""), web, placement.Decision{Clusters: []string{"eu"}}},
+		"NamedClusters": {filtered(clusters, `package p
+clusters := ["us", "eu"]`), web, placement.Decision{Clusters: []string{"eu"}}},
+		"NoPredicateInWay": {filtered(clusters, `package p
+clusters := {"us", "eu"}`, "NodeAffinity"), web, placement.Decision{Clusters: []string{"eu", "us"}}},
+		"NoneOfTheNamed": {filtered(clusters, `package p
+clusters := ["us", "down"]`), web, placement.Decision{Clusters: []string{"down", "us"}, Errors: []string{"0/2 clusters fit: 2 " + tainted + " (down: node.kubernetes.io/not-ready:NoSchedule, us: closed:NoSchedule)"}}},
+		"NoClusterNamed": {filtered(clusters, `package p
+clusters := []`), web, placement.Decision{Clusters: []string{}, Errors: []string{"0/0 clusters fit"}}},
+		"NoCluster": {filtered(clusters, ""), strings.ReplaceAll(web, `cpu: "1"`, `cpu: "80"`), placement.Decision{Errors: []string{"0/3 clusters fit: 1 Insufficient cpu, 2 " + tainted + " (down: node.kubernetes.io/not-ready:NoSchedule, us: closed:NoSchedule)"}}},
+		"ErrorsOfRulesStay": {filtered(clusters, `package p
+errors contains "z"`), web, placement.Decision{Clusters: []string{"eu"}, Errors: []string{"z"}}},
 		"Preferred": {
 			filtered(clusters, preferred(`{"rebalance": true, "clusters": {"us": {"weight": 1}, "eu": {"weight": 2}}}`)), web,
 			placement.Decision{Clusters: []string{"eu"}, Annotations: prefers(`{"clusters":{"eu":{"weight":2}},"rebalance":true}`)},
@@ -86,11 +97,13 @@ func TestFilter(t *testing.T) {
 			placement.Decision{Clusters: []string{"eu"}, Annotations: prefers(`{"clusters":{"*":{"weight":1},"down":{"maxReplicas":0},"us":{"maxReplicas":0}}}`)},
 		},
 		"AnyPreferredOfNamed": {
-			filtered(clusters, preferred(`{"clusters": {"*": {"weight": 1}}}`)+"\nclusters := [\"eu\"]"), web,
+			filtered(clusters, preferred(`{"clusters": {"*": {"weight": 1}}}`)+`
+clusters := ["eu"]`), web,
 			placement.Decision{Clusters: []string{"eu"}, Annotations: prefers(`{"clusters":{"*":{"weight":1},"down":{"maxReplicas":0},"us":{"maxReplicas":0}}}`)},
 		},
 		"OthersPreferredThanNamed": {
-			filtered(clusters, preferred(`{"clusters": {"eu": {}, "us": {}}}`)+"\nclusters := [\"eu\", \"down\"]"), web,
+			filtered(clusters, preferred(`{"clusters": {"eu": {}, "us": {}}}`)+`
+clusters := ["eu", "down"]`), web,
 			placement.Decision{Clusters: []string{"eu"}, Annotations: prefers(`{"clusters":{"eu":{}}}`)},
 		},
 		"NoPreferences": {
@@ -147,7 +160,8 @@ func podOn(node, name, cpu string) string {
 // TestDecisionCacheOfNodePredicates verifies that a decision stays cached while the predicates' reports stay the same,
 // whatever else changes.
 func TestDecisionCacheOfNodePredicates(t *testing.T) {
-	replicas := "package p\nannotations := {\"replicas\": {n: v.replicas | some n, v in k8s.feasible(input, \"*\")}}"
+	replicas := `package p
+annotations := {"replicas": {n: v.replicas | some n, v in k8s.feasible(input, "*")}}`
 	for name, spec := range map[string]placementv1.PlacementPolicySpec{
 		"Call":   v1(replicas),
 		"Filter": filtered(placementv1.PredicateCandidatesNodes, ""),
@@ -203,7 +217,8 @@ func TestDecisionCacheOfNodePredicates(t *testing.T) {
 // TestDecisionCacheOfClusterPredicates verifies that a change of clusters is a change of the data.
 func TestDecisionCacheOfClusterPredicates(t *testing.T) {
 	w := newJudgedWorld(t)
-	ev, m := prepare(t, w.Engine, v1("package p\nclusters contains n if { some n, v in k8s.feasible_clusters(input, 1, \"*\"); v.feasible }"))
+	ev, m := prepare(t, w.Engine, v1(`package p
+clusters contains n if { some n, v in k8s.feasible_clusters(input, 1, "*"); v.feasible }`))
 	if m.Nodes {
 		t.Error("nodes are asked about")
 	}
@@ -283,7 +298,8 @@ errors contains "none" if {
 // TestEveryWorldAnew verifies that a decision does not depend on earlier evaluations.
 func TestEveryWorldAnew(t *testing.T) {
 	w := newJudgedWorld(t)
-	text := "package p\nannotations := {\"n\": k8s.feasible(input, \"*\")}"
+	text := `package p
+annotations := {"n": k8s.feasible(input, "*")}`
 	ev, _ := prepare(t, w.Engine, filtered(placementv1.PredicateCandidatesNodes, text))
 	for i := range 40 {
 		w.put(t, "pods", podOn([]string{"a", "b"}[i%2], fmt.Sprint("p", i%5), fmt.Sprint(i%3)))

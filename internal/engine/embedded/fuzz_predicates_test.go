@@ -303,19 +303,27 @@ func TestDecisionsOfJudgingPolicies(t *testing.T) {
 func TestCachedDecisionsWithPredicates(t *testing.T) {
 	set := defaultSet(t)
 	for name, text := range map[string]string{
-		"All":       "annotations := {\"a\": k8s.feasible(input, \"*\"), \"b\": k8s.feasible_clusters(input, 2, \"*\")}",
-		"Template":  "annotations := {\"a\": k8s.feasible(input.c, \"*\")}",
-		"Helper":    "fits(x, y) if { some v in k8s.feasible(x, y); v.feasible }\nerrors contains \"x\" if not fits(input, {\"matchLabels\": {\"a\": \"a\"}})\nlabels := {\"id\": input.id}",
-		"Rule":      "all := k8s.feasible(input, \"*\")\nclusters contains n if { some n, v in all; v.feasible }\nlabels := {\"id\": input.id}",
-		"ByRule":    "some_of contains n if { some n, c in data.clusters; c.labels.a == \"a\" }\nclusters contains n if { some n, v in k8s.feasible_clusters(input, 1, some_of); v.feasible }\nlabels := {\"id\": input.id}",
-		"Replicas":  "annotations := {n: v.replicas | some n, v in k8s.feasible_clusters(input, 3, \"*\")}",
-		"Constant":  "annotations := {\"a\": k8s.feasible({\"spec\": {\"nodeSelector\": {\"a\": \"a\"}}}, \"*\")}",
-		"Under":     "annotations := {\"a\": x} if x := k8s.feasible(input, \"*\") with input as input.c",
-		"Mock":      "annotations := {\"a\": x} if x := k8s.feasible_clusters(input, 1, \"*\") with data.clusters as {\"x\": {}}",
-		"StandsIn":  "annotations := {\"a\": x} if x := object.union(input, {}) with object.union as f\nf(x, _) := k8s.feasible(x, \"*\")",
-		"Walked":    "annotations := {\"a\": [x | walk(k8s.feasible(input, \"*\"), [_, x]); is_string(x)]}",
-		"Alias":     "import input.c as template\nannotations := {\"a\": k8s.feasible(template, \"*\")}",
-		"EveryNode": "labels := {\"a\": \"b\"} if every v in k8s.feasible(input, \"*\") { v.feasible }",
+		"All":      `annotations := {"a": k8s.feasible(input, "*"), "b": k8s.feasible_clusters(input, 2, "*")}`,
+		"Template": `annotations := {"a": k8s.feasible(input.c, "*")}`,
+		"Helper": `fits(x, y) if { some v in k8s.feasible(x, y); v.feasible }
+errors contains "x" if not fits(input, {"matchLabels": {"a": "a"}})
+labels := {"id": input.id}`,
+		"Rule": `all := k8s.feasible(input, "*")
+clusters contains n if { some n, v in all; v.feasible }
+labels := {"id": input.id}`,
+		"ByRule": `some_of contains n if { some n, c in data.clusters; c.labels.a == "a" }
+clusters contains n if { some n, v in k8s.feasible_clusters(input, 1, some_of); v.feasible }
+labels := {"id": input.id}`,
+		"Replicas": `annotations := {n: v.replicas | some n, v in k8s.feasible_clusters(input, 3, "*")}`,
+		"Constant": `annotations := {"a": k8s.feasible({"spec": {"nodeSelector": {"a": "a"}}}, "*")}`,
+		"Under":    `annotations := {"a": x} if x := k8s.feasible(input, "*") with input as input.c`,
+		"Mock":     `annotations := {"a": x} if x := k8s.feasible_clusters(input, 1, "*") with data.clusters as {"x": {}}`,
+		"StandsIn": `annotations := {"a": x} if x := object.union(input, {}) with object.union as f
+f(x, _) := k8s.feasible(x, "*")`,
+		"Walked": `annotations := {"a": [x | walk(k8s.feasible(input, "*"), [_, x]); is_string(x)]}`,
+		"Alias": `import input.c as template
+annotations := {"a": k8s.feasible(template, "*")}`,
+		"EveryNode": `labels := {"a": "b"} if every v in k8s.feasible(input, "*") { v.feasible }`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := &counts{}

@@ -284,36 +284,35 @@ func TestHostilePolicies(t *testing.T) {
 	ten := `"aaaaaaaaaa"`
 	own := map[string]string{"Quantity": "digits", "SharedObject": "values, but the limit is", "LongExpression": "bytes, but the limit is", "CostlyExpression": "cost"}
 	for name, rules := range map[string]string{
-		"Cartesian":       "errors contains x if { some a in numbers.range(1, 400); some b in numbers.range(1, 400); some c in numbers.range(1, 400); some d in numbers.range(1, 400); x := sprintf(\"%d\", [a + b + c + d]); x == \"\" }",
-		"SetOfPairs":      "errors contains \"x\" if count({[a, b, c, d] | some a in numbers.range(1, 400); some b in numbers.range(1, 400); some c in numbers.range(1, 400); some d in numbers.range(1, 400)}) == 0",
-		"StringDoubling":  double(40, ten, `concat("", [$, $])`) + "errors contains x40",
-		"ReplaceDoubling": double(12, ten, `replace($, "a", "aaaaaaaaaa")`) + "errors contains x12",
-		"FormatDoubling":  double(40, ten, `sprintf("%s%s", [$, $])`) + "errors contains x40",
-		"ArrayDoubling":   double(40, "[1]", `array.concat($, $)`) + "errors contains \"x\" if count(x40) == 0",
-		"Squaring":        double(40, "1234567890", `$ * $`) + "errors contains sprintf(\"%d\", [x40])",
-		"SharedJSON":      double(60, "[1]", `[$, $]`) + "errors contains json.marshal(x60)",
-		"SharedYAML":      double(60, "[1]", `[$, $]`) + "errors contains yaml.marshal(x60)",
-		"SharedText":      double(60, "[1]", `[$, $]`) + "errors contains sprintf(\"%v\", [x60])",
-		"SharedTemplate":  double(60, "[1]", `[$, $]`) + "errors contains $\"{x60}\"",
-		"SharedOrder":     double(60, "[1]", `[$, $]`) + "errors contains \"x\" if x60 < [x59, x59]",
-		"SharedSort":      double(60, "[1]", `[$, $]`) + "errors contains \"x\" if count(sort([x60, [x59, x59]])) == 0",
-		"SharedUnion":     double(60, `{"a": 1}`, `{"a": $, "b": $}`) + "errors contains \"x\" if count(object.union(x60, {\"a\": x59})) == 0",
-		"SharedResult":    double(60, "[1]", `[$, $]`) + "annotations := {\"a\": x60}",
-		"SharedWalk":      double(60, "[1]", `[$, $]`) + "errors contains \"x\" if walk(x60, [[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, \"never\"], _])",
-		"CollidingKeys":   "errors contains \"x\" if count(object.remove({}, [y | some i in numbers.range(1, 100000); y := i / 1000000])) == 1",
-		"Union":           "errors contains \"x\" if count(union({s | some i in numbers.range(1, 400); s := {[i, j] | some j in numbers.range(1, 4000)}})) == 0",
-		"Split":           double(24, ten, `concat("", [$, $])`) + "errors contains \"x\" if count(split(x24, \"a\")) == 0",
-		"Unmarshal":       double(24, `"[1],[1],"`, `concat("", [$, $])`) + "errors contains \"x\" if json.unmarshal(x24)",
-		"Matches":         double(16, ten, `concat("", [$, $])`) + "errors contains \"x\" if count(regex.find_n(\"(a*)*b|a\", x16, -1)) == 0",
-		"Range":           "errors contains \"x\" if count(numbers.range(1, 1000000000)) == 0",
-		"Indent":          "errors contains json.marshal_with_options([[[[1]]]], {\"indent\": sprintf(\"%999999d\", [1])})",
-		"Pad":             "errors contains sprintf(\"%999999d%999999d%999999d%999999d%999999d\", [1, 1, 1, 1, 1])",
-		"YAMLKeys":        "errors contains \"x\" if yaml.unmarshal(concat(\"\\n\", [l | some i in numbers.range(1, 60000); l := sprintf(\"k%d: v\", [i])]))",
-		"SharedObject":    double(60, `{"a": 1}`, `{"a": $, "b": $}`) + "errors contains \"x\" if k8s.cel(\"has(object.c)\", x60)",
-		"LongExpression":  double(10, ten, `concat("", [$, $])`) + "errors contains \"x\" if k8s.cel(concat(\"\", [\"object.a == '\", x10, \"'\"]), {\"a\": 1})",
-		"CostlyExpression": "errors contains \"x\" if k8s.cel(\"object.a.all(b, object.a.all(c, object.a.all(d, object.a.all(e, b + c + d + e > 0))))\", " +
-			"{\"a\": numbers.range(1, 400)})",
-		"Quantity": "errors contains \"x\" if k8s.quantity.compare(\"1e9999999\", \"1\") == 2",
+		"Cartesian":        `errors contains x if { some a in numbers.range(1, 400); some b in numbers.range(1, 400); some c in numbers.range(1, 400); some d in numbers.range(1, 400); x := sprintf("%d", [a + b + c + d]); x == "" }`,
+		"SetOfPairs":       `errors contains "x" if count({[a, b, c, d] | some a in numbers.range(1, 400); some b in numbers.range(1, 400); some c in numbers.range(1, 400); some d in numbers.range(1, 400)}) == 0`,
+		"StringDoubling":   double(40, ten, `concat("", [$, $])`) + "errors contains x40",
+		"ReplaceDoubling":  double(12, ten, `replace($, "a", "aaaaaaaaaa")`) + "errors contains x12",
+		"FormatDoubling":   double(40, ten, `sprintf("%s%s", [$, $])`) + "errors contains x40",
+		"ArrayDoubling":    double(40, "[1]", `array.concat($, $)`) + `errors contains "x" if count(x40) == 0`,
+		"Squaring":         double(40, "1234567890", `$ * $`) + `errors contains sprintf("%d", [x40])`,
+		"SharedJSON":       double(60, "[1]", `[$, $]`) + "errors contains json.marshal(x60)",
+		"SharedYAML":       double(60, "[1]", `[$, $]`) + "errors contains yaml.marshal(x60)",
+		"SharedText":       double(60, "[1]", `[$, $]`) + `errors contains sprintf("%v", [x60])`,
+		"SharedTemplate":   double(60, "[1]", `[$, $]`) + `errors contains $"{x60}"`,
+		"SharedOrder":      double(60, "[1]", `[$, $]`) + `errors contains "x" if x60 < [x59, x59]`,
+		"SharedSort":       double(60, "[1]", `[$, $]`) + `errors contains "x" if count(sort([x60, [x59, x59]])) == 0`,
+		"SharedUnion":      double(60, `{"a": 1}`, `{"a": $, "b": $}`) + `errors contains "x" if count(object.union(x60, {"a": x59})) == 0`,
+		"SharedResult":     double(60, "[1]", `[$, $]`) + `annotations := {"a": x60}`,
+		"SharedWalk":       double(60, "[1]", `[$, $]`) + `errors contains "x" if walk(x60, [[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, "never"], _])`,
+		"CollidingKeys":    `errors contains "x" if count(object.remove({}, [y | some i in numbers.range(1, 100000); y := i / 1000000])) == 1`,
+		"Union":            `errors contains "x" if count(union({s | some i in numbers.range(1, 400); s := {[i, j] | some j in numbers.range(1, 4000)}})) == 0`,
+		"Split":            double(24, ten, `concat("", [$, $])`) + `errors contains "x" if count(split(x24, "a")) == 0`,
+		"Unmarshal":        double(24, `"[1],[1],"`, `concat("", [$, $])`) + `errors contains "x" if json.unmarshal(x24)`,
+		"Matches":          double(16, ten, `concat("", [$, $])`) + `errors contains "x" if count(regex.find_n("(a*)*b|a", x16, -1)) == 0`,
+		"Range":            `errors contains "x" if count(numbers.range(1, 1000000000)) == 0`,
+		"Indent":           `errors contains json.marshal_with_options([[[[1]]]], {"indent": sprintf("%999999d", [1])})`,
+		"Pad":              `errors contains sprintf("%999999d%999999d%999999d%999999d%999999d", [1, 1, 1, 1, 1])`,
+		"YAMLKeys":         `errors contains "x" if yaml.unmarshal(concat("\n", [l | some i in numbers.range(1, 60000); l := sprintf("k%d: v", [i])]))`,
+		"SharedObject":     double(60, `{"a": 1}`, `{"a": $, "b": $}`) + `errors contains "x" if k8s.cel("has(object.c)", x60)`,
+		"LongExpression":   double(10, ten, `concat("", [$, $])`) + `errors contains "x" if k8s.cel(concat("", ["object.a == '", x10, "'"]), {"a": 1})`,
+		"CostlyExpression": `errors contains "x" if k8s.cel("object.a.all(b, object.a.all(c, object.a.all(d, object.a.all(e, b + c + d + e > 0))))", {"a": numbers.range(1, 400)})`,
+		"Quantity":         `errors contains "x" if k8s.quantity.compare("1e9999999", "1") == 2`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -351,7 +350,8 @@ func TestGuardsLetPoliciesBe(t *testing.T) {
 		"expressed": `count([n | some n, _ in data.clusters; regex.match("^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", n)]) == 5000`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			ev, _ := prepare(t, e, v1("package p\nlabels := {\"well\": \"yes\"} if "+body))
+			ev, _ := prepare(t, e, v1(`package p
+labels := {"well": "yes"} if `+body))
 			if got, err := ev.Evaluate(t.Context(), map[string]any{}); err != nil || got.Labels["well"] != "yes" {
 				t.Errorf("%v, %v", got, err)
 			}

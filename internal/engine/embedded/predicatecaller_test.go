@@ -184,9 +184,15 @@ func TestFeasible(t *testing.T) {
 		for _, version := range []placementv1.RegoVersion{placementv1.RegoV1, placementv1.RegoV0} {
 			t.Run(name+"/"+string(version), func(t *testing.T) {
 				w := newJudgedWorld(t)
-				spec := v1("package p\nimport rego.v1\nf(x) := k8s.feasible(x, \"*\")\nannotations := {\"got\": " + tc.call + "}")
+				spec := v1(`package p
+import rego.v1
+f(x) := k8s.feasible(x, "*")
+annotations := {"got": ` + tc.call + "}")
 				if version == placementv1.RegoV0 {
-					spec = v1("package p\nimport future.keywords\nf(x) = k8s.feasible(x, \"*\")\nannotations = {\"got\": " + tc.call + "}")
+					spec = v1(`package p
+import future.keywords
+f(x) = k8s.feasible(x, "*")
+annotations = {"got": ` + tc.call + "}")
 					spec.RegoVersion = version
 				}
 				ev, _ := prepare(t, w.Engine, spec)
@@ -245,7 +251,9 @@ func TestCallsThatAreRefused(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newJudgedWorld(t)
-			ev, _ := prepare(t, w.Engine, v1("package p\nx := "+tc.call+"\nerrors contains \"none\" if not x"))
+			ev, _ := prepare(t, w.Engine, v1(`package p
+x := `+tc.call+`
+errors contains "none" if not x`))
 			object := input(t, web)
 			object["none"] = nil
 			_, err := ev.Evaluate(t.Context(), object)
@@ -266,7 +274,9 @@ func TestTypesOfCalls(t *testing.T) {
 		`x := k8s.feasible_clusters(input, "1", "*")`:  "invalid argument",
 		`x := k8s.feasible(input, "*").a.replicas + 1`: "",
 	} {
-		_, err := policy.Compile("p", v1("package p\nerrors contains \"x\" if x\n"+text))
+		_, err := policy.Compile("p", v1(`package p
+errors contains "x" if x
+`+text))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
@@ -282,8 +292,12 @@ func filtered(candidates placementv1.PredicateCandidates, text string, names ...
 // TestPredicatesFail verifies that no object is admitted because predicates can't be evaluated.
 func TestPredicatesFail(t *testing.T) {
 	policies := map[string]placementv1.PlacementPolicySpec{
-		"Call":             v1("package p\nx := k8s.feasible(input, \"*\")\nerrors contains \"none\" if count(x) == 0"),
-		"Clusters":         v1("package p\nx := k8s.feasible_clusters(input, 1, \"*\")\nerrors contains \"none\" if count(x) == 0"),
+		"Call": v1(`package p
+x := k8s.feasible(input, "*")
+errors contains "none" if count(x) == 0`),
+		"Clusters": v1(`package p
+x := k8s.feasible_clusters(input, 1, "*")
+errors contains "none" if count(x) == 0`),
 		"Filter":           filtered(placementv1.PredicateCandidatesNodes, ""),
 		"FilterOfClusters": filtered(placementv1.PredicateCandidatesClusters, ""),
 	}
@@ -367,7 +381,8 @@ func TestPredicatesFail(t *testing.T) {
 }
 
 func TestCallsAreBounded(t *testing.T) {
-	text := "package p\nlabels := {\"n\": sprintf(\"%%d\", [count([x | some i in numbers.range(1, %d); x := k8s.feasible({\"metadata\": {\"labels\": {\"i\": sprintf(\"%%d\", [i %% %d])}}, \"spec\": {}}, \"*\")])])}"
+	text := `package p
+labels := {"n": sprintf("%%d", [count([x | some i in numbers.range(1, %d); x := k8s.feasible({"metadata": {"labels": {"i": sprintf("%%d", [i %% %d])}}, "spec": {}}, "*")])])}`
 	w := newJudgedWorld(t)
 	ev, _ := prepare(t, w.Engine, v1(fmt.Sprintf(text, maxPredicateCalls+1, maxPredicateCalls)))
 	if got := decide(t, ev, input(t, web)).Labels["n"]; got != "1001" {

@@ -391,9 +391,12 @@ func fieldsOf(t testing.TB, text string, r policy.Resource) *projection.FieldSet
 }
 
 const (
-	zones  = "package p\nlabels := {\"zone\": z} if z := data.kubernetes.nodes[input.spec.nodeName].metadata.labels.zone"
-	beats  = "package p\nlabels := {\"beat\": b} if b := data.kubernetes.nodes[input.spec.nodeName].status.beat"
-	byName = "package p\nlabels := {\"region\": r} if r := data.clusters[input.spec.nodeName].region"
+	zones = `package p
+labels := {"zone": z} if z := data.kubernetes.nodes[input.spec.nodeName].metadata.labels.zone`
+	beats = `package p
+labels := {"beat": b} if b := data.kubernetes.nodes[input.spec.nodeName].status.beat`
+	byName = `package p
+labels := {"region": r} if r := data.clusters[input.spec.nodeName].region`
 )
 
 func beating(zone, beat string) *unstructured.Unstructured {
@@ -485,7 +488,8 @@ func TestFormsAreKeptApart(t *testing.T) {
 	o := document("", "eu", "spec", map[string]any{"x": "1"}, "status", map[string]any{"version": map[string]any{"kubernetes": "1.36"}})
 	o.SetLabels(map[string]string{"topology.kubernetes.io/region": "eu"})
 	replication.Known().Prepare(managed.GroupVersionResource, o)
-	const objects = "package p\nlabels := {\"x\": x} if x := data.kubernetes.managedclusters[input.spec.nodeName].spec.x"
+	const objects = `package p
+labels := {"x": x} if x := data.kubernetes.managedclusters[input.spec.nodeName].spec.x`
 	shows := func(term *ast.Term) string {
 		if term == nil {
 			return ""
@@ -589,8 +593,10 @@ func TestFieldSets(t *testing.T) {
 func TestFieldsGrowWhileRead(t *testing.T) {
 	data := NewData()
 	e := New(data, Options{Timeout: time.Minute, Concurrency: 4})
-	zone, _ := prepare(t, e, v1("package p\nlabels := {\"zones\": concat(\"-\", sort([z | z := data.kubernetes.nodes[_].metadata.labels.zone]))}"))
-	fields := fieldsOf(t, "package p\nlabels := {\"zones\": concat(\"-\", sort([z | z := data.kubernetes.nodes[_].metadata.labels.zone]))}", nodes)
+	zone, _ := prepare(t, e, v1(`package p
+labels := {"zones": concat("-", sort([z | z := data.kubernetes.nodes[_].metadata.labels.zone]))}`))
+	fields := fieldsOf(t, `package p
+labels := {"zones": concat("-", sort([z | z := data.kubernetes.nodes[_].metadata.labels.zone]))}`, nodes)
 	pair := func(n int) []*unstructured.Unstructured {
 		var out []*unstructured.Unstructured
 		for _, name := range []string{"a", "b"} {

@@ -64,7 +64,8 @@ func TestPoliciesReadQuotas(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			m, err := policy.Compile("p", v1("package p\nannotations := {\"x\": x} if "+tc.body))
+			m, err := policy.Compile("p", v1(`package p
+annotations := {"x": x} if `+tc.body))
 			if err != nil {
 				t.Fatal(err)
 			}

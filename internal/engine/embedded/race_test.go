@@ -49,7 +49,12 @@ ready if every _, node in data.kubernetes.nodes { node.version > 0 }`,
 
 // raceText returns one of the policies. The number makes its text unique without changing its decisions.
 func raceText(policy, number int) string {
-	return fmt.Sprintf("package p\n# %d\n%s\nlabels := {\"id\": input.id}\nannotations := {\"versions\": sort([v | some v in all]), \"policy\": %q}\n",
+	return fmt.Sprintf(`package p
+# %d
+%s
+labels := {"id": input.id}
+annotations := {"versions": sort([v | some v in all]), "policy": %q}
+`,
 		number, racePolicies[policy], strconv.Itoa(number))
 }
 

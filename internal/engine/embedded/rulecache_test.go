@@ -45,10 +45,11 @@ func named(id string, more ...any) map[string]any {
 	return out
 }
 
-const inZone = "package p\n" +
-	"in_zone contains n if data.kubernetes.nodes[n].metadata.labels.zone == input.zone\n" +
-	"labels := {\"id\": input.id}\n" +
-	"annotations := {\"nodes\": in_zone}\n"
+const inZone = `package p
+in_zone contains n if data.kubernetes.nodes[n].metadata.labels.zone == input.zone
+labels := {"id": input.id}
+annotations := {"nodes": in_zone}
+`
 
 // TestRuleCache verifies that the values of rules are cached for objects that were not decided before.
 func TestRuleCache(t *testing.T) {
@@ -95,67 +96,95 @@ func TestRuleCacheTellsApart(t *testing.T) {
 		inputs []string
 	}{
 		"Undefined": {
-			"a := 1 if input.a\nerrors contains \"none\" if not a\nerrors contains \"one\" if a",
+			`a := 1 if input.a
+errors contains "none" if not a
+errors contains "one" if a`,
 			[]string{`{}`, `{}`, `{"a": 1}`, `{"a": 1}`, `{}`, `{"a": false}`},
 		},
 		"False": {
-			"a := input.a\nerrors contains \"none\" if not a\nwarnings contains sprintf(\"%v\", [a])",
+			`a := input.a
+errors contains "none" if not a
+warnings contains sprintf("%v", [a])`,
 			[]string{`{}`, `{"a": false}`, `{"a": null}`, `{"a": {}}`, `{}`, `{"a": false}`, `{"a": null}`},
 		},
 		"Default": {
-			"default a := \"none\"\na := input.a\nerrors contains a",
+			`default a := "none"
+a := input.a
+errors contains a`,
 			[]string{`{}`, `{"a": "b"}`, `{}`, `{"a": "b"}`},
 		},
 		"With": {
-			"a := input.a\nerrors contains sprintf(\"%v %v\", [x, y]) if { x := a with input as {\"a\": \"other\"}; y := a }",
+			`a := input.a
+errors contains sprintf("%v %v", [x, y]) if { x := a with input as {"a": "other"}; y := a }`,
 			[]string{`{"a": "b"}`, `{"a": "b"}`, `{"a": "c"}`, `{"a": "b"}`},
 		},
 		"WithAfter": {
-			"a := input.a\nerrors contains sprintf(\"%v %v\", [x, y]) if { x := a; y := a with input as {\"a\": \"other\"} }",
+			`a := input.a
+errors contains sprintf("%v %v", [x, y]) if { x := a; y := a with input as {"a": "other"} }`,
 			[]string{`{"a": "b"}`, `{"a": "b"}`, `{"a": "other"}`, `{"a": "b"}`},
 		},
 		"WithData": {
-			"n := count(data.kubernetes.nodes)\nerrors contains sprintf(\"%v %v\", [x, n]) if { x := n with data.kubernetes.nodes as {} }",
+			`n := count(data.kubernetes.nodes)
+errors contains sprintf("%v %v", [x, n]) if { x := n with data.kubernetes.nodes as {} }`,
 			[]string{`{}`, `{}`},
 		},
 		"WithRule": {
-			"a := input.a\nb := [a]\nerrors contains sprintf(\"%v %v\", [x, b]) if { x := b with data.p.a as \"other\" }",
+			`a := input.a
+b := [a]
+errors contains sprintf("%v %v", [x, b]) if { x := b with data.p.a as "other" }`,
 			[]string{`{"a": "b"}`, `{"a": "b"}`, `{"a": "c"}`},
 		},
 		"WithBuiltin": {
-			"n := count(data.kubernetes.nodes)\nerrors contains sprintf(\"%v %v\", [x, n]) if { x := n with count as 7 }",
+			`n := count(data.kubernetes.nodes)
+errors contains sprintf("%v %v", [x, n]) if { x := n with count as 7 }`,
 			[]string{`{}`, `{}`},
 		},
 		// OPA finds a conflict only after it put the first value in the cache.
 		"Conflict": {
-			"a := 1 if input.a\na := 2 if input.b\nerrors contains \"x\" if a",
+			`a := 1 if input.a
+a := 2 if input.b
+errors contains "x" if a`,
 			[]string{`{"a": true, "b": true}`, `{"a": true, "b": true}`, `{"a": true}`, `{"a": true}`, `{"a": true, "b": true}`},
 		},
 		"ConflictElsewhere": {
-			"a := 1 if input.a\nb := 1 if input.b\nb := 2 if input.c\nerrors contains sprintf(\"%v %v\", [a, b])",
+			`a := 1 if input.a
+b := 1 if input.b
+b := 2 if input.c
+errors contains sprintf("%v %v", [a, b])`,
 			[]string{`{"a": 1, "b": 1, "c": 1}`, `{"a": 1, "b": 1}`, `{"a": 1, "b": 1, "c": 1}`},
 		},
 		"Members": {
-			"m contains x if some x in input.m\nerrors contains \"one\" if m[input.id]\nerrors contains \"all\" if count(m) > 1\nwarnings contains x if some x in m",
+			`m contains x if some x in input.m
+errors contains "one" if m[input.id]
+errors contains "all" if count(m) > 1
+warnings contains x if some x in m`,
 			[]string{`{"m": ["0", "3"]}`, `{"m": ["0", "3"]}`, `{"m": ["1"]}`, `{"m": ["0", "3"]}`, `{"m": []}`},
 		},
 		"Objects": {
-			"m[x] := y if some x, y in input.m\nerrors contains \"one\" if m[input.id] == 1\nannotations := {\"m\": m}",
+			`m[x] := y if some x, y in input.m
+errors contains "one" if m[input.id] == 1
+annotations := {"m": m}`,
 			[]string{`{"m": {"0": 1}}`, `{"m": {"1": 1}}`, `{"m": {"0": 1, "3": 1}}`, `{"m": {"0": 1, "3": 1}}`},
 		},
 		"Sets": {
-			"m := {1, input.m}\nn := {2, input.n}\nerrors contains \"x\" if count(m & n) > 0\nannotations := {\"m\": m | n, \"n\": m - n}",
+			`m := {1, input.m}
+n := {2, input.n}
+errors contains "x" if count(m & n) > 0
+annotations := {"m": m | n, "n": m - n}`,
 			[]string{`{"m": 2, "n": 1}`, `{"m": 2, "n": 1}`, `{"m": 2, "n": 3}`, `{"m": 3, "n": 1}`},
 		},
 		// The keys of two fields must not become equal by concatenation.
 		"Lengths": {
-			"m := [input.m, input.n]\nannotations := {\"m\": m}",
+			`m := [input.m, input.n]
+annotations := {"m": m}`,
 			[]string{`{"m": "a", "n": "bc"}`, `{"m": "a", "n": "bc"}`, `{"m": "ab", "n": "c"}`, `{"m": "ab\u0000", "n": "c"}`, `{"m": "ab", "n": "\u0000c"}`},
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			spec := v1("package p\nlabels := {\"id\": input.id}\n" + tc.text)
+			spec := v1(`package p
+labels := {"id": input.id}
+` + tc.text)
 			seen := &counts{}
 			ev, m := prepare(t, New(newWorld(), Options{Timeout: time.Minute, Concurrency: 1, Observer: seen}), spec)
 			for i, text := range tc.inputs {
@@ -181,7 +210,8 @@ func TestRuleCacheTellsApart(t *testing.T) {
 // TestRuleCacheForAllOfTheInput verifies that a policy which reads all of the input has no decision cache, but has a
 // rule cache.
 func TestRuleCacheForAllOfTheInput(t *testing.T) {
-	ev, _, seen := ruleWorld(t, inZone+"errors contains \"x\" if input == {}\n")
+	ev, _, seen := ruleWorld(t, inZone+`errors contains "x" if input == {}
+`)
 	for i := range 4 {
 		decide(t, ev, named(fmt.Sprint(i), "zone", "eu-1"))
 	}
@@ -287,9 +317,13 @@ func TestNothingIsNondeterministic(t *testing.T) {
 // TestRuleCacheIsShared runs many concurrent evaluations that read one cached value, including values that OPA sorts on
 // first use.
 func TestRuleCacheIsShared(t *testing.T) {
-	ev, data, _ := ruleWorld(t, "package p\n"+
-		"all := {n | data.kubernetes.nodes[n]}\nodd contains n if { some n in all; endswith(n, \"1\") }\nof[n] := {\"n\": {n, input.zone}} if some n in all\n"+
-		"labels := {\"id\": input.id}\nannotations := {\"all\": all & odd, \"rest\": all - odd, \"of\": of, \"both\": all | odd}\n")
+	ev, data, _ := ruleWorld(t, `package p
+all := {n | data.kubernetes.nodes[n]}
+odd contains n if { some n in all; endswith(n, "1") }
+of[n] := {"n": {n, input.zone}} if some n in all
+labels := {"id": input.id}
+annotations := {"all": all & odd, "rest": all - odd, "of": of, "both": all | odd}
+`)
 	var objects []*unstructured.Unstructured
 	for i := range 40 {
 		objects = append(objects, document("", fmt.Sprintf("n%d", 97*i%40)))

@@ -275,7 +275,10 @@ func TestWhyNot(t *testing.T) {
 	}
 	t.Run("Rego", func(t *testing.T) {
 		e, _ := ruledEngine()
-		ev, _ := prepare(t, e, v1("package p\n\nclusters := {\"eu-0\"}\n"))
+		ev, _ := prepare(t, e, v1(`package p
+
+clusters := {"eu-0"}
+`))
 		if got := ev.(*evaluator).WhyNot(t.Context(), ruledObject("web"), []string{"eu-1"}); got != nil {
 			t.Errorf("got %v for Rego", got)
 		}

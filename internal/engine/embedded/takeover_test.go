@@ -30,8 +30,15 @@ import (
 // TestTakeOver verifies which decisions the next version of a policy takes over: on an object that gets clusters, and on one that is
 // denied. The clusters have the levels 0, 1, and 2.
 func TestTakeOver(t *testing.T) {
-	const rego = "package p\n\nclusters contains name if {\n\tsome name, c in data.clusters\n\tto_number(c.labels.pci) >= to_number(input.metadata.annotations.pci)\n}\n\n" +
-		"errors contains \"no cluster\" if count(clusters) == 0\n"
+	const rego = `package p
+
+clusters contains name if {
+	some name, c in data.clusters
+	to_number(c.labels.pci) >= to_number(input.metadata.annotations.pci)
+}
+
+errors contains "no cluster" if count(clusters) == 0
+`
 	with := func(spec placementv1.PlacementPolicySpec, change func(*placementv1.PlacementPolicySpec)) placementv1.PlacementPolicySpec {
 		change(&spec)
 		return spec

@@ -70,7 +70,8 @@ func TestOtherTenantsAreDecided(t *testing.T) {
 // cached. Fields that the policy does not read don't count.
 func TestInputsAreBounded(t *testing.T) {
 	e := New(NewData(), Options{Timeout: time.Minute, Concurrency: 2})
-	spec := v1("package p\nlabels := {\"a\": input.name}")
+	spec := v1(`package p
+labels := {"a": input.name}`)
 	spec.Limits = &placementv1.Limits{InputBytes: 1024}
 	p, _ := prepare(t, e, spec)
 	large := strings.Repeat("x", 2000)
@@ -81,7 +82,8 @@ func TestInputsAreBounded(t *testing.T) {
 	if tooLarge, ok := errors.AsType[*engine.InputError](err); !ok || tooLarge.Size != len(`{"name":""}`)+2000 || tooLarge.Limit != 1024 || !strings.Contains(err.Error(), "spec.limits.inputBytes") {
 		t.Errorf("error %v", err)
 	}
-	spec.Rego = "package p\nlabels := {\"a\": json.marshal(input)}"
+	spec.Rego = `package p
+labels := {"a": json.marshal(input)}`
 	whole, _ := prepare(t, e, spec)
 	if _, err := whole.Evaluate(t.Context(), map[string]any{"other": large}); err == nil || !strings.Contains(err.Error(), "has 2012 bytes as JSON, at most 1024") {
 		t.Errorf("error %v", err)

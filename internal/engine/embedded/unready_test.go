@@ -83,7 +83,9 @@ func TestRegoSeesAllTaints(t *testing.T) {
 	e, _ := ruledEngine()
 	e.data.Replace(managed.GroupVersionResource, []*unstructured.Unstructured{unreadyCluster("gone", map[string]any{"key": "cluster.karmada.io/not-ready", "effect": "NoSchedule"})})
 	spec := ruledBy(t, "[]")
-	spec.Rego = "package p\n\nclusters := {name | some name, cluster in data.clusters; count(cluster.taints) == 0}"
+	spec.Rego = `package p
+
+clusters := {name | some name, cluster in data.clusters; count(cluster.taints) == 0}`
 	ev, _ := prepare(t, e, spec)
 	if got := ev.(placement.Tolerant).Unready(); got != nil {
 		t.Errorf("got %v", got)

@@ -83,7 +83,15 @@ func eventually(t testing.TB, check func() error) {
 func TestPusherRealOPA(t *testing.T) {
 	opa := opaserver.Start(t, opaserver.Options{})
 	k := keep(t, nil)
-	a := at(t, opa, needsWith("a", allTypes, "package lib.a\n\nimport rego.v1\n\nallowed := data.lib.b.twice(2)", "package lib.b\n\nimport rego.v1\n\ntwice(x) := x * 2"))
+	a := at(t, opa, needsWith("a", allTypes, `package lib.a
+
+import rego.v1
+
+allowed := data.lib.b.twice(2)`, `package lib.b
+
+import rego.v1
+
+twice(x) := x * 2`))
 	b := at(t, opa, needsWith("b", allTypes[:2]))
 	has := func(all ...PolicyNeeds) func() error {
 		return func() error {
@@ -143,7 +151,9 @@ func TestPusherRealOPA(t *testing.T) {
 	}
 
 	// The codes of the server's errors tell what is wrong.
-	bad := at(t, opa, needsWith("bad", nil, "good: package good", "wrong: package wrong\n\nx := nothing(1)"))
+	bad := at(t, opa, needsWith("bad", nil, "good: package good", `wrong: package wrong
+
+x := nothing(1)`))
 	k.setNeeds(a, bad)
 	eventually(t, func() error {
 		if err := k.pusher.Failure("bad"); err == nil || !strings.Contains(err.Error(), "module wrong") || !strings.Contains(err.Error(), "rego_type_error") {
@@ -224,7 +234,9 @@ func TestPusherRealOPALosesObjects(t *testing.T) {
 // TestPusherRealOPARefuses verifies that the server's error is reported if another source, such as a bundle, owns the
 // part of data that Berth writes to.
 func TestPusherRealOPARefuses(t *testing.T) {
-	opa := opaserver.Start(t, opaserver.Options{Files: map[string]string{"rule.rego": "package kubernetes.pods\n\nns := {}"}})
+	opa := opaserver.Start(t, opaserver.Options{Files: map[string]string{"rule.rego": `package kubernetes.pods
+
+ns := {}`}})
 	k := keep(t, nil)
 	a, b := at(t, opa, needsWith("a", allTypes[:1])), at(t, opa, needsWith("b", allTypes[1:2]))
 	k.setNeeds(a, b)

@@ -223,7 +223,9 @@ func TestAnswerOfAnotherServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{answer: `{}`}
 		f := newFixture(t, k.ServeHTTP)
-		p := f.put(t, "p", placementv1.Remote{Retry: noRetry, URL: address0 + "/v1/data/p", Modules: []placementv1.RemoteModule{{Name: "m", Rego: "package p\n\nx := 1"}}})
+		p := f.put(t, "p", placementv1.Remote{Retry: noRetry, URL: address0 + "/v1/data/p", Modules: []placementv1.RemoteModule{{Name: "m", Rego: `package p
+
+x := 1`}}})
 		k.set(&opaclient.Manifest{LoadID: "1", Modules: map[string]opaclient.ManifestModules{"p": {Digest: p.remote.ModulesDigest}}})
 		if got := fails(t, p); got.Fault != engine.FaultIncomplete || !strings.Contains(got.Error(), "package of the policy's modules") {
 			t.Errorf("got %v", got)

@@ -46,7 +46,12 @@ errors contains "no name" if not input.metadata.name
 func TestOPA(t *testing.T) {
 	server := opaserver.Start(t, opaserver.Options{})
 	server.PutPolicy("region", regionModule)
-	server.PutPolicy("broken", "package broken\n\na := 1 if input\n\na := 2 if input\n")
+	server.PutPolicy("broken", `package broken
+
+a := 1 if input
+
+a := 2 if input
+`)
 	server.PutData("kubernetes/nodes", map[string]any{"n1": map[string]any{"metadata": map[string]any{"labels": map[string]any{"region": "eu"}}}})
 	e := New(Options{})
 	input := map[string]any{"metadata": map[string]any{"name": "web"}, "spec": map[string]any{"replicas": int64(9007199254740993)}}

@@ -42,7 +42,9 @@ import (
 // TestStorm compresses an hour of faults between Berth and a real OPA server. Each evaluation must yield the server's
 // own decision or an error, and no goroutines or connections may remain afterwards.
 func TestStorm(t *testing.T) {
-	server := opaserver.Start(t, opaserver.Options{Files: map[string]string{"placement.rego": "package placement\n\nannotations.zone := input.metadata.name"}})
+	server := opaserver.Start(t, opaserver.Options{Files: map[string]string{"placement.rego": `package placement
+
+annotations.zone := input.metadata.name`}})
 	before := goleak.IgnoreCurrent()
 	t.Run("Faults", func(t *testing.T) { storm(t, server.URL()) })
 	goleak.VerifyNone(t, before)

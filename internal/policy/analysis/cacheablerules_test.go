@@ -29,7 +29,8 @@ import (
 
 // TestCacheableRules checks which rules are cacheable, and which fields of the input each of them reads.
 func TestCacheableRules(t *testing.T) {
-	const id = "labels := {\"id\": input.id}\n"
+	const id = `labels := {"id": input.id}
+`
 	tests := map[string]struct {
 		text string
 		want map[string]string
@@ -41,32 +42,55 @@ func TestCacheableRules(t *testing.T) {
 			want: map[string]string{},
 		},
 		"ThroughOthers": {
-			text: id + "a := input.a\nb contains x if { x := a.b; input.c }\nerrors contains x if some x in b",
+			text: id + `a := input.a
+b contains x if { x := a.b; input.c }
+errors contains x if some x in b`,
 			// The other rules read only a part of the value of a, but the cache for a has all of it.
 			want: map[string]string{"a": ".a.**", "b": ".a.b.** .c", "errors": ".a.b.** .c"},
 		},
 		"ThroughFunctions": {
-			text: id + "f(o) := o.a\ng(o) := f(o.b)\nx := f(input)\ny := g(input)\nerrors contains \"x\" if x == y",
+			text: id + `f(o) := o.a
+g(o) := f(o.b)
+x := f(input)
+y := g(input)
+errors contains "x" if x == y`,
 			want: map[string]string{"x": ".a.**", "y": ".b.a.**", "errors": ".a.** .b.a.**"},
 		},
 		// The function has already been evaluated for the same places.
 		"FunctionAgain": {
-			text: id + "f(o) := o.a.b\nx if f(input) == 1\ny if f(input) == 2\nerrors contains \"x\" if { x; y }",
+			text: id + `f(o) := o.a.b
+x if f(input) == 1
+y if f(input) == 2
+errors contains "x" if { x; y }`,
 			want: map[string]string{"x": ".a.b.**", "y": ".a.b.**", "errors": ".a.b.**"},
 		},
-		"FunctionsAreNone": {text: id + "f(o) := o.a\nerrors contains \"x\" if f(input)", want: map[string]string{"errors": ".a"}},
-		"Unused":           {text: id + "a := input.a", want: map[string]string{}},
-		"Overlapping":      {text: id + "a.b := input.b\na[x] := 1 if { x := input.c }\nerrors contains \"x\" if a.b", want: map[string]string{"errors": ".b.** .c.**"}},
-		"Whole":            {text: id + "a if input == {}\nerrors contains \"x\" if a\nb := input.b\nwarnings contains \"y\" if b", want: map[string]string{"labels": ".id.**", "b": ".b.**", "warnings": ".b"}},
+		"FunctionsAreNone": {text: id + `f(o) := o.a
+errors contains "x" if f(input)`, want: map[string]string{"errors": ".a"}},
+		"Unused": {text: id + "a := input.a", want: map[string]string{}},
+		"Overlapping": {text: id + `a.b := input.b
+a[x] := 1 if { x := input.c }
+errors contains "x" if a.b`, want: map[string]string{"errors": ".b.** .c.**"}},
+		"Whole": {text: id + `a if input == {}
+errors contains "x" if a
+b := input.b
+warnings contains "y" if b`, want: map[string]string{"labels": ".id.**", "b": ".b.**", "warnings": ".b"}},
 		"UnderOtherInput": {
-			text: id + "a := input.a\nb := x if x := a with input as {\"a\": input.b}\nerrors contains \"x\" if { a; b }",
+			text: id + `a := input.a
+b := x if x := a with input as {"a": input.b}
+errors contains "x" if { a; b }`,
 			want: map[string]string{"a": ".a.**", "b": ".a.** .b.**", "errors": ".a.** .b.**"},
 		},
 		"OfThePath": {
-			text: id + "object_path := input.a\nx := object_path\ny contains n if { some n in data.kubernetes.nodes; n.b == x }\nz := input.b\nerrors contains z if y",
+			text: id + `object_path := input.a
+x := object_path
+y contains n if { some n in data.kubernetes.nodes; n.b == x }
+z := input.b
+errors contains z if y`,
 			want: map[string]string{"z": ".b.**"},
 		},
-		"Mocked": {text: id + "f(x) := x.a\ng(x) := x.b\nerrors contains \"x\" if f(input.c) with f as g", want: map[string]string{}},
+		"Mocked": {text: id + `f(x) := x.a
+g(x) := x.b
+errors contains "x" if f(input.c) with f as g`, want: map[string]string{}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -90,21 +114,31 @@ func TestCacheableRules(t *testing.T) {
 
 // TestInputWithoutPath checks which fields the rules read apart from the object's path.
 func TestInputWithoutPath(t *testing.T) {
-	const path = "object_path := concat(\"/\", [input.kind, name])\nname := input.metadata.name\n"
+	const path = `object_path := concat("/", [input.kind, name])
+name := input.metadata.name
+`
 	for name, tc := range map[string]struct {
 		text string
 		want string
 		none bool
 	}{
-		"None":      {text: "labels := {\"id\": input.id}", none: true},
-		"Unused":    {text: path + "labels := {\"id\": input.id}", none: true},
-		"Alone":     {text: path + "errors contains object_path", want: ""},
-		"Others":    {text: path + "errors contains object_path\nlabels := {\"id\": input.id}", want: ".id.**"},
-		"Shared":    {text: path + "errors contains object_path\nwarnings contains name", want: ".metadata.name.**"},
-		"Above":     {text: path + "errors contains object_path\nwarnings contains input.metadata", want: ".metadata.**"},
-		"Everyone":  {text: path + "errors contains object_path\nwarnings contains \"x\" if input == {}", want: ".**"},
-		"Functions": {text: path + "errors contains object_path\nf(o) := o.a\nwarnings contains f(input)", want: ".a.**"},
-		"Overlap":   {text: "object_path.a := input.a\nobject_path[x] := 1 if { x := input.b }\nerrors contains \"x\" if object_path.a", none: true},
+		"None":   {text: `labels := {"id": input.id}`, none: true},
+		"Unused": {text: path + `labels := {"id": input.id}`, none: true},
+		"Alone":  {text: path + "errors contains object_path", want: ""},
+		"Others": {text: path + `errors contains object_path
+labels := {"id": input.id}`, want: ".id.**"},
+		"Shared": {text: path + `errors contains object_path
+warnings contains name`, want: ".metadata.name.**"},
+		"Above": {text: path + `errors contains object_path
+warnings contains input.metadata`, want: ".metadata.**"},
+		"Everyone": {text: path + `errors contains object_path
+warnings contains "x" if input == {}`, want: ".**"},
+		"Functions": {text: path + `errors contains object_path
+f(o) := o.a
+warnings contains f(input)`, want: ".a.**"},
+		"Overlap": {text: `object_path.a := input.a
+object_path[x] := 1 if { x := input.b }
+errors contains "x" if object_path.a`, none: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := compileFor(placementv1.RegoV1, "package p\n"+tc.text)
@@ -120,12 +154,19 @@ func TestInputWithoutPath(t *testing.T) {
 
 func TestCacheableRulesAreBounded(t *testing.T) {
 	var text strings.Builder
-	text.WriteString("package p\nlabels := {\"id\": input.id}\nr0 := input.a\n")
+	text.WriteString(`package p
+labels := {"id": input.id}
+r0 := input.a
+`)
+	before := "r0"
 	for i := 1; i < 200; i++ {
-		text.WriteString(strings.NewReplacer("N", string(rune('a'+i%26))+strings.Repeat("x", i/26), "I", strings.Repeat("i", i), "J", strings.Repeat("i", i-1)).Replace(
-			map[bool]string{true: "rI := concat(\"\", [r0, input.N])\n", false: "rI := concat(\"\", [rJ, input.N])\n"}[i == 1]))
+		name, field := "r"+strings.Repeat("i", i), string(rune('a'+i%26))+strings.Repeat("x", i/26)
+		fmt.Fprintf(&text, `%s := concat("", [%s, input.%s])
+`, name, before, field)
+		before = name
 	}
-	text.WriteString("errors contains \"x\" if r" + strings.Repeat("i", 199) + " == \"a\"\n")
+	fmt.Fprintf(&text, `errors contains "x" if %s == "a"
+`, before)
 	m, err := compileFor(placementv1.RegoV1, text.String())
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +180,9 @@ func TestCacheableRulesAreBounded(t *testing.T) {
 func TestCacheableRulesReadData(t *testing.T) {
 	for _, tc := range []struct{ data, wantData, wantInput int }{{1, 2, 62}, {80, 81, 0}, {300, 256, 0}} {
 		var text strings.Builder
-		text.WriteString("package p\nlabels := {\"id\": input.id}\n")
+		text.WriteString(`package p
+labels := {"id": input.id}
+`)
 		var used []string
 		for i := range 100 {
 			fmt.Fprintf(&text, "input_%d := input.a\n", i)
@@ -151,7 +194,8 @@ func TestCacheableRulesReadData(t *testing.T) {
 		}
 		// This one reads data, too.
 		for names := range slices.Chunk(used, 50) {
-			fmt.Fprintf(&text, "errors contains \"b\" if { %s }\n", strings.Join(names, "; "))
+			fmt.Fprintf(&text, `errors contains "b" if { %s }
+`, strings.Join(names, "; "))
 		}
 		m, err := compileFor(placementv1.RegoV1, text.String())
 		if err != nil {

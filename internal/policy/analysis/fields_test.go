@@ -67,15 +67,20 @@ func TestFieldsRead(t *testing.T) {
 		"Exists":  {text: `errors contains "x" if not input.metadata.labels.team`, input: []string{".metadata.labels.team"}},
 		"Local":   {text: `errors contains "x" if { m := input.metadata; l := m.labels; not l.team }`, input: []string{".metadata.labels.team"}},
 		"Rule": {
-			text:  "meta := input.metadata\nlabels := meta.labels if meta.annotations.x",
+			text: `meta := input.metadata
+labels := meta.labels if meta.annotations.x`,
 			input: []string{".metadata.annotations.x", ".metadata.labels.**"},
 		},
 		"Function": {
-			text:  "level(o) := to_number(o.metadata.labels.level)\nerrors contains \"x\" if level(input) > 2\nerrors contains n if level(data.kubernetes.nodes[n]) > 2",
+			text: `level(o) := to_number(o.metadata.labels.level)
+errors contains "x" if level(input) > 2
+errors contains n if level(data.kubernetes.nodes[n]) > 2`,
 			input: []string{".metadata.labels.level.**"}, data: []string{".metadata.labels.level.**"},
 		},
 		"FunctionOfFunction": {
-			text:  "labels_of(o) := o.metadata.labels\nteam(o) := labels_of(o).team\nerrors contains \"x\" if not team(input)",
+			text: `labels_of(o) := o.metadata.labels
+team(o) := labels_of(o).team
+errors contains "x" if not team(input)`,
 			input: []string{".metadata.labels.team"},
 		},
 		"Iteration": {text: `errors contains c.name if { some c in input.spec.containers; not c.image }`, input: []string{".spec.containers.*.image", ".spec.containers.*.name.**"}},
@@ -83,25 +88,30 @@ func TestFieldsRead(t *testing.T) {
 		"Names":     {text: `errors contains "x" if { some k; input.metadata.labels[k]; startswith(k, "a") }`, input: []string{".metadata.labels.*"}},
 		"ObjectGet": {text: `errors contains "x" if object.get(input, ["metadata", "labels", "team"], "") == ""`, input: []string{".metadata.labels.team.**"}},
 		"ObjectGetRule": {
-			text:  "labels_of := object.get(input.metadata, \"labels\", {})\nerrors contains \"x\" if labels_of.team == \"a\"",
+			text: `labels_of := object.get(input.metadata, "labels", {})
+errors contains "x" if labels_of.team == "a"`,
 			input: []string{".metadata.labels.team.**"},
 		},
-		"Constant": {text: "key := \"a/b\"\nlabels := {\"x\": input.metadata.annotations[key]}", input: []string{`.metadata.annotations["a/b"].**`}},
+		"Constant": {text: `key := "a/b"
+labels := {"x": input.metadata.annotations[key]}`, input: []string{`.metadata.annotations["a/b"].**`}},
 		"ComparedWithItself": {
 			text:  `errors contains "x" if { n := input.metadata.name; lower(n) == n }`,
 			input: []string{".metadata.name.**"},
 		},
 		"ComparedWithPartOfItself": {
-			text:  "part(x) := x.a\nlower_is(x) if x == part(x)\nerrors contains \"x\" if lower_is(input.b)",
+			text: `part(x) := x.a
+lower_is(x) if x == part(x)
+errors contains "x" if lower_is(input.b)`,
 			input: []string{".b.**"},
 		},
 		"ComparedInTurns": {
 			text:  `errors contains "x" if { a := input.a; b := input.b; a.x == upper(b); b == lower(a.y); lower(b) == b }`,
 			input: []string{".a.x.**", ".a.y.**", ".b.**"},
 		},
-		"Count":  {text: `errors contains "x" if count(input.spec.containers) > 3`, input: []string{".spec.containers.*"}},
-		"Data":   {text: `errors contains n if { some n, c in data.kubernetes.nodes; c.ready }`, data: []string{".ready"}},
-		"Unused": {text: "labels := {}\nhelper := input.spec"},
+		"Count": {text: `errors contains "x" if count(input.spec.containers) > 3`, input: []string{".spec.containers.*"}},
+		"Data":  {text: `errors contains n if { some n, c in data.kubernetes.nodes; c.ready }`, data: []string{".ready"}},
+		"Unused": {text: `labels := {}
+helper := input.spec`},
 		"CEL": {
 			text:  `errors contains "x" if k8s.cel("object.spec.replicas > 2 && has(object.metadata.labels.tier)", input)`,
 			input: []string{".metadata.labels.tier", ".spec.replicas.**"},
@@ -112,7 +122,9 @@ func TestFieldsRead(t *testing.T) {
 		"Whole":       {text: `errors contains "x" if input == {}`, input: []string{".**"}},
 		"Argument":    {text: `errors contains "x" if json.marshal(input) == ""`, input: []string{".**"}},
 		"AnyField":    {text: `errors contains "x" if { some k; input[k].b; k != "c" }`, input: []string{".*.b"}},
-		"Mock":        {text: "f(x) := x.a\ng(x) := x.b\nlabels := {\"a\": f(input)} if f(input.c) with f as g", input: []string{".**"}, data: []string{".**"}},
+		"Mock": {text: `f(x) := x.a
+g(x) := x.b
+labels := {"a": f(input)} if f(input.c) with f as g`, input: []string{".**"}, data: []string{".**"}},
 		"Federation": {
 			text: strings.Replace(manifest.Spec.Rego, "package kubernetes.placement", "", 1),
 			input: []string{

@@ -137,9 +137,16 @@ errors contains x if { data.resources.v1.pods[x]; data.kubernetes.pods[x] }`, wa
 errors contains x if data.clusters[x].ready`, want: []string{"data.clusters"}},
 		"ClustersWhole": {text: `package p
 errors contains x if some x, _ in data.clusters`, want: []string{"data.clusters"}},
-		"OwnPackage":        {text: "package kubernetes.placement\nfoo := \"a\"\nlabels := {\"a\": data.kubernetes.placement.foo}"},
-		"OwnPackageMissing": {text: "package kubernetes.placement\nlabels := {\"a\": data.kubernetes.placement.foo}", want: []string{"data.kubernetes.placement"}},
-		"OwnPackageWhole":   {text: "package kubernetes.placement\nimport data.kubernetes.clusters\nlabels := {\"a\": f(data.kubernetes.placement[input.x])}\nf(x) := x\n", recursive: true},
+		"OwnPackage": {text: `package kubernetes.placement
+foo := "a"
+labels := {"a": data.kubernetes.placement.foo}`},
+		"OwnPackageMissing": {text: `package kubernetes.placement
+labels := {"a": data.kubernetes.placement.foo}`, want: []string{"data.kubernetes.placement"}},
+		"OwnPackageWhole": {text: `package kubernetes.placement
+import data.kubernetes.clusters
+labels := {"a": f(data.kubernetes.placement[input.x])}
+f(x) := x
+`, recursive: true},
 		"PackageOther": {text: `package acme
 errors contains x if data.kubernetes.pods[x]`, want: []string{pods}},
 
@@ -239,14 +246,20 @@ errors contains "x" if data.kubernetes[input.x]`, recursive: true},
 // The policy must be rejected, or the type must be read.
 func TestNamesakesOfResources(t *testing.T) {
 	tests := map[string]string{
-		"Package":        "package kubernetes.pods\nerrors contains x if data.kubernetes.pods.shop[x].spec",
-		"PackageDynamic": "package kubernetes.pods\nfoo := 1\nerrors contains \"x\" if data.kubernetes.pods[input.namespace][input.name]",
+		"Package": `package kubernetes.pods
+errors contains x if data.kubernetes.pods.shop[x].spec`,
+		"PackageDynamic": `package kubernetes.pods
+foo := 1
+errors contains "x" if data.kubernetes.pods[input.namespace][input.name]`,
 		"RuleInTheMiddle": `package kubernetes
 pods.extra := 1
 errors contains x if data.kubernetes.pods.shop[x].spec`,
-		"PackageBelow": "package kubernetes.pods.extra\nerrors contains x if data.kubernetes.pods.shop[x].spec",
-		"GroupVersion": "package resources.v1\nerrors contains x if data.resources.v1.pods.shop[x].spec",
-		"Clusters":     "package clusters.extra\nerrors contains x if data.clusters[x].ready",
+		"PackageBelow": `package kubernetes.pods.extra
+errors contains x if data.kubernetes.pods.shop[x].spec`,
+		"GroupVersion": `package resources.v1
+errors contains x if data.resources.v1.pods.shop[x].spec`,
+		"Clusters": `package clusters.extra
+errors contains x if data.clusters[x].ready`,
 	}
 	for name, text := range tests {
 		t.Run(name, func(t *testing.T) {

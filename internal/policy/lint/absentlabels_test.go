@@ -32,20 +32,33 @@ func TestAbsentLabels(t *testing.T) {
 		body string
 		want []lint.AbsentLabel
 	}{
-		"One":         {`errors contains "no" if not input.metadata.labels["example.com/owner"]`, []lint.AbsentLabel{{Position: lint.Position{Row: 2, Col: 25}, Key: "example.com/owner"}}},
-		"Beside":      {"errors contains \"no\" if {\n\tinput.spec.x\n\tnot input.metadata.labels.a\n\tnot input.metadata.labels.b\n}", []lint.AbsentLabel{{Position: lint.Position{Row: 4, Col: 2}, Key: "a"}, {Position: lint.Position{Row: 5, Col: 2}, Key: "b"}}},
-		"All":         {"errors contains \"no\" if not input.metadata.labels.a\nlabels.x := \"y\" if not input.metadata.labels.a", []lint.AbsentLabel{{Position: lint.Position{Row: 2, Col: 25}, Key: "a"}}},
-		"Some":        {"errors contains \"no\" if not input.metadata.labels.a\nlabels.x := \"y\"", nil},
-		"Else":        {"labels.x := \"y\" if {\n\tnot input.metadata.labels.a\n} else := \"z\"", nil},
-		"Value":       {`errors contains "no" if not input.metadata.labels.a == "b"`, nil},
-		"Present":     {`errors contains "no" if input.metadata.labels.a`, nil},
-		"Annotation":  {`errors contains "no" if not input.metadata.annotations.a`, nil},
-		"Template":    {`errors contains "no" if not input.spec.template.metadata.labels.a`, nil},
-		"Variable":    {"errors contains \"no\" if {\n\tsome k in [\"a\", \"b\"]\n\tnot input.metadata.labels[k]\n}", nil},
-		"OtherInput":  {`errors contains "no" if not input.metadata.labels.a with input as {}`, nil},
-		"NoClause":    {`x := 1`, nil},
-		"DefaultToo":  {"default errors := []\nerrors := [\"no\"] if not input.metadata.labels.a", nil},
-		"HelperRules": {"errors contains \"no\" if missing\nmissing if not input.metadata.labels.a", nil},
+		"One": {`errors contains "no" if not input.metadata.labels["example.com/owner"]`, []lint.AbsentLabel{{Position: lint.Position{Row: 2, Col: 25}, Key: "example.com/owner"}}},
+		"Beside": {`errors contains "no" if {
+	input.spec.x
+	not input.metadata.labels.a
+	not input.metadata.labels.b
+}`, []lint.AbsentLabel{{Position: lint.Position{Row: 4, Col: 2}, Key: "a"}, {Position: lint.Position{Row: 5, Col: 2}, Key: "b"}}},
+		"All": {`errors contains "no" if not input.metadata.labels.a
+labels.x := "y" if not input.metadata.labels.a`, []lint.AbsentLabel{{Position: lint.Position{Row: 2, Col: 25}, Key: "a"}}},
+		"Some": {`errors contains "no" if not input.metadata.labels.a
+labels.x := "y"`, nil},
+		"Else": {`labels.x := "y" if {
+	not input.metadata.labels.a
+} else := "z"`, nil},
+		"Value":      {`errors contains "no" if not input.metadata.labels.a == "b"`, nil},
+		"Present":    {`errors contains "no" if input.metadata.labels.a`, nil},
+		"Annotation": {`errors contains "no" if not input.metadata.annotations.a`, nil},
+		"Template":   {`errors contains "no" if not input.spec.template.metadata.labels.a`, nil},
+		"Variable": {`errors contains "no" if {
+	some k in ["a", "b"]
+	not input.metadata.labels[k]
+}`, nil},
+		"OtherInput": {`errors contains "no" if not input.metadata.labels.a with input as {}`, nil},
+		"NoClause":   {`x := 1`, nil},
+		"DefaultToo": {`default errors := []
+errors := ["no"] if not input.metadata.labels.a`, nil},
+		"HelperRules": {`errors contains "no" if missing
+missing if not input.metadata.labels.a`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := policy.Compile("p", policytest.SpecOf(placementv1.RegoV1, "package p\n"+tc.body+"\n"))

@@ -34,13 +34,15 @@ func TestClusterConstants(t *testing.T) {
 		// want has the constants: "!" if Given is true, then the value and the field.
 		want []string
 	}{
-		"set":          {`clusters := {"a", "b"} if input.metadata.labels.x == "c"`, []string{"3:14 !a ", "3:19 !b "}},
-		"array":        {`clusters := ["a", input.metadata.name]`, nil},
-		"constants":    {`clusters := ["a"]`, []string{"3:14 !a "}},
-		"shares":       {`clusters := {"a": {"weight": 1}, "b": {}}`, []string{"3:14 !a ", "3:34 !b "}},
-		"share":        {`clusters["a"] := {"weight": 1} if input.metadata.name`, []string{"3:10 !a "}},
-		"member":       {`clusters contains "a"`, []string{"3:19 !a "}},
-		"else":         {"clusters := {\"a\"} if {\n\tinput.metadata.labels.x\n} else := {\"b\"}", []string{"3:14 !a ", "5:12 !b "}},
+		"set":       {`clusters := {"a", "b"} if input.metadata.labels.x == "c"`, []string{"3:14 !a ", "3:19 !b "}},
+		"array":     {`clusters := ["a", input.metadata.name]`, nil},
+		"constants": {`clusters := ["a"]`, []string{"3:14 !a "}},
+		"shares":    {`clusters := {"a": {"weight": 1}, "b": {}}`, []string{"3:14 !a ", "3:34 !b "}},
+		"share":     {`clusters["a"] := {"weight": 1} if input.metadata.name`, []string{"3:10 !a "}},
+		"member":    {`clusters contains "a"`, []string{"3:19 !a "}},
+		"else": {`clusters := {"a"} if {
+	input.metadata.labels.x
+} else := {"b"}`, []string{"3:14 !a ", "5:12 !b "}},
 		"field":        {`clusters contains n if { some n, c in data.clusters; c.region == "EU" }`, []string{"3:66 EU region"}},
 		"swapped":      {`clusters contains n if { some n, c in data.clusters; "EU" == c.region }`, []string{"3:54 EU region"}},
 		"unequal":      {`clusters contains n if { some n, c in data.clusters; c.region != "EU" }`, []string{"3:66 EU region"}},
@@ -54,16 +56,29 @@ func TestClusterConstants(t *testing.T) {
 		"own data":     {`clusters contains n if { some n, c in data.regions; c.region == "EU" }`, nil},
 		"name":         {`clusters contains n if { some n, c in data.clusters; n != "a"; c.ready }`, []string{"3:59 a "}},
 		"one of names": {`clusters contains n if { some n, _ in data.clusters; n in {"a"} }`, []string{"3:60 a "}},
-		"argument":     {"clusters contains n if { some n, c in data.clusters; f(n, c) }\nf(n, c) if {\n\tn == \"a\"\n\tc.region == \"EU\"\n}", []string{"5:7 a ", "6:14 EU region"}},
-		"other calls":  {"clusters contains n if { some n, c in data.clusters; f(n) }\nlabels[\"a\"] := \"b\" if f(input.kind)\nf(n) if n == \"a\"", nil},
-		"given name":   {`labels["a"] := "b" if { n := input.metadata.labels.x; data.clusters[n]; n != "none" }`, nil},
-		"input":        {`labels["a"] := "b" if input.metadata.labels.region == "EU"`, nil},
-		"other rule":   {"clusters contains n if data.clusters[n].ready\nlabels[\"a\"] := \"b\" if { input.metadata.labels[n]; n == \"team\" }", nil},
-		"other value":  {"clusters contains n if { r = data.clusters[n].region; r == \"EU\" }\nlabels[\"a\"] := \"b\" if { r = input.metadata.name; r == \"web\" }", []string{"3:60 EU region"}},
-		"two scopes":   {`labels["a"] := "b" if { count({n | data.clusters[n].ready}) > count({n | input.metadata.labels[n]; n == "team"}) }`, nil},
-		"inner scope":  {`labels["a"] := "b" if { data.clusters[n].ready; count({1 | n == "EU"}) > 0 }`, []string{"3:65 EU "}},
-		"other else":   {"clusters := {n} if {\n\tdata.clusters[n].ready\n} else := {\"b\"} if {\n\tinput.metadata.labels[n]\n\tn == \"team\"\n}", []string{"5:12 !b "}},
-		"whole":        {`labels["a"] := "b" if { some c in data.clusters; c == "EU" }`, nil},
+		"argument": {`clusters contains n if { some n, c in data.clusters; f(n, c) }
+f(n, c) if {
+	n == "a"
+	c.region == "EU"
+}`, []string{"5:7 a ", "6:14 EU region"}},
+		"other calls": {`clusters contains n if { some n, c in data.clusters; f(n) }
+labels["a"] := "b" if f(input.kind)
+f(n) if n == "a"`, nil},
+		"given name": {`labels["a"] := "b" if { n := input.metadata.labels.x; data.clusters[n]; n != "none" }`, nil},
+		"input":      {`labels["a"] := "b" if input.metadata.labels.region == "EU"`, nil},
+		"other rule": {`clusters contains n if data.clusters[n].ready
+labels["a"] := "b" if { input.metadata.labels[n]; n == "team" }`, nil},
+		"other value": {`clusters contains n if { r = data.clusters[n].region; r == "EU" }
+labels["a"] := "b" if { r = input.metadata.name; r == "web" }`, []string{"3:60 EU region"}},
+		"two scopes":  {`labels["a"] := "b" if { count({n | data.clusters[n].ready}) > count({n | input.metadata.labels[n]; n == "team"}) }`, nil},
+		"inner scope": {`labels["a"] := "b" if { data.clusters[n].ready; count({1 | n == "EU"}) > 0 }`, []string{"3:65 EU "}},
+		"other else": {`clusters := {n} if {
+	data.clusters[n].ready
+} else := {"b"} if {
+	input.metadata.labels[n]
+	n == "team"
+}`, []string{"5:12 !b "}},
+		"whole": {`labels["a"] := "b" if { some c in data.clusters; c == "EU" }`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := policy.Compile("p", placementv1.PlacementPolicySpec{RegoVersion: placementv1.RegoV1, Rego: "package p\n\n" + tc.rego})

@@ -40,7 +40,7 @@ func TestNamesWithoutBrackets(t *testing.T) {
 		"Both":          {text: body(`input.metadata.annotations.app.kubernetes.io/part-of == "a"`), want: `var part` + brackets + `input.metadata.annotations["app.kubernetes.io/part-of"]`},
 		"Dotted":        {text: body(`input.metadata.labels.example.com/a.b == "a"`), want: `var a` + brackets + `input.metadata.labels["example.com/a.b"]`},
 		"OfVariable":    {text: body(`some c in data.clusters`, `c.labels.topology.kubernetes.io/zone == "a"`), want: `c.labels["topology.kubernetes.io/zone"]`},
-		"InCall":        {text: "errors contains sprintf(\"%s\", [c.labels.cost-center]) if some c in data.clusters", want: `c.labels["cost-center"]`},
+		"InCall":        {text: `errors contains sprintf("%s", [c.labels.cost-center]) if some c in data.clusters`, want: `c.labels["cost-center"]`},
 		"Data":          {text: body(`input.a in data.allowed-regions`), want: `data["allowed-regions"]`},
 		"Resource":      {text: body(`some c in input.containers`, `c.resources.limits.nvidia.com/gpu`), want: `c.resources.limits["nvidia.com/gpu"]`},
 		"OtherVariable": {text: body(`x == input.metadata.labels.app`), want: "var x is unsafe", not: "brackets"},

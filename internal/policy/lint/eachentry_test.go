@@ -24,15 +24,19 @@ func TestEachEntry(t *testing.T) {
 	const always, registries = "is true of every object, because nothing matches all of ", `{"registries": ["registry.example.com/", "ghcr.io/acme/"]}`
 	containers := "some c in input.spec.template.spec.containers"
 	testLogic(t, map[string]logicTest{
-		"StartsWith":    {text: body(containers, "some r in data.registries", "not startswith(c.image, r)"), data: registries, want: []string{"p.rego:5:2: not startswith(c.image, r) " + always + "data.registries"}},
-		"EndsWith":      {text: body("some r in data.registries", "not endswith(input.a, r)"), data: registries, want: []string{always}},
-		"Key":           {text: body("some _, r in data.registries", "not startswith(input.a, r)"), data: registries, want: []string{always}},
-		"Object":        {text: body("some r in data.a.b", "not startswith(input.a, r)"), data: `{"a": {"b": {"x": "a", "y": "b"}}}`, want: []string{always}},
-		"Head":          {text: "errors contains sprintf(\"%s is not from %s\", [input.a, r]) if {\n\tsome r in data.registries\n\tnot startswith(input.a, r)\n}", data: registries, want: []string{always}},
-		"V0":            {text: "errors[\"x\"] { r := data.registries[_]; not startswith(input.a, r) }", data: registries, v0: true, want: []string{always}},
-		"Imported":      {text: "import data.registries as rs\n" + body("some r in rs", "not startswith(input.a, r)"), data: registries, want: []string{always}},
-		"Constant":      {text: body(`some r in {"a/", "b/"}`, "not startswith(input.a, r)"), want: []string{always + `{"a/", "b/"}`}},
-		"Rule":          {text: "allowed := [\"a/\", \"b/\"]\n" + body("some r in allowed", "not startswith(input.a, r)"), want: []string{always}},
+		"StartsWith": {text: body(containers, "some r in data.registries", "not startswith(c.image, r)"), data: registries, want: []string{"p.rego:5:2: not startswith(c.image, r) " + always + "data.registries"}},
+		"EndsWith":   {text: body("some r in data.registries", "not endswith(input.a, r)"), data: registries, want: []string{always}},
+		"Key":        {text: body("some _, r in data.registries", "not startswith(input.a, r)"), data: registries, want: []string{always}},
+		"Object":     {text: body("some r in data.a.b", "not startswith(input.a, r)"), data: `{"a": {"b": {"x": "a", "y": "b"}}}`, want: []string{always}},
+		"Head": {text: `errors contains sprintf("%s is not from %s", [input.a, r]) if {
+	some r in data.registries
+	not startswith(input.a, r)
+}`, data: registries, want: []string{always}},
+		"V0":       {text: `errors["x"] { r := data.registries[_]; not startswith(input.a, r) }`, data: registries, v0: true, want: []string{always}},
+		"Imported": {text: "import data.registries as rs\n" + body("some r in rs", "not startswith(input.a, r)"), data: registries, want: []string{always}},
+		"Constant": {text: body(`some r in {"a/", "b/"}`, "not startswith(input.a, r)"), want: []string{always + `{"a/", "b/"}`}},
+		"Rule": {text: `allowed := ["a/", "b/"]
+` + body("some r in allowed", "not startswith(input.a, r)"), want: []string{always}},
 		"Glob":          {text: body("some r in data.globs", "not glob.match(r, [], input.a)"), data: `{"globs": ["ghcr.io/acme/*", "registry.example.com/*"]}`, want: []string{always}},
 		"Regex":         {text: body("some r in data.res", "not regex.match(r, input.a)"), data: `{"res": ["^ghcr.io/acme/.*$", "^registry.*"]}`, want: []string{always}},
 		"RegexOptional": {text: body("some p in data.res", "not regex.match(p, input.a)"), data: `{"res": ["^ab?", "^ac"]}`},
@@ -59,7 +63,14 @@ func TestEachEntry(t *testing.T) {
 		"Member":          {text: body("some r in data.registries", "not startswith(input.a, r.prefix)"), data: `{"registries": [{"prefix": "a"}, {"prefix": "b"}]}`},
 		"Pairs":           {text: body("some a in data.regions", "some b in data.regions", "a != b"), data: `{"regions": ["eu", "us"]}`},
 		"Every":           {text: body("every r in data.registries { not startswith(input.a, r) }"), data: registries},
-		"HelperRule":      {text: "ok(x) if {\n\tsome r in data.registries\n\tstartswith(x, r)\n}\n" + body(containers, "not ok(c.image)"), data: registries},
-		"WarningsOfEach":  {text: "warnings contains r if {\n\tsome r in data.registries\n\tnot startswith(input.a, r)\n}", data: registries},
+		"HelperRule": {text: `ok(x) if {
+	some r in data.registries
+	startswith(x, r)
+}
+` + body(containers, "not ok(c.image)"), data: registries},
+		"WarningsOfEach": {text: `warnings contains r if {
+	some r in data.registries
+	not startswith(input.a, r)
+}`, data: registries},
 	})
 }

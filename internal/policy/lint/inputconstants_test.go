@@ -49,16 +49,23 @@ func TestInputConstants(t *testing.T) {
 		"Negated":    {v1, `errors contains "no" if not input.kind == "pods"`, []lint.InputConstant{differs(kind(2, 25, "pods"))}},
 		"Set":        {v1, `errors contains "no" if input.kind in {"pods", "Job"}`, []lint.InputConstant{kind(2, 25, "Job"), kind(2, 25, "pods")}},
 		"NotInArray": {v1, `errors contains "no" if not input.kind in ["pods"]`, []lint.InputConstant{differs(kind(2, 25, "pods"))}},
-		"SetByName":  {v1, "errors contains \"no\" if input.kind in kinds\nkinds := {\"pods\"}", []lint.InputConstant{kind(2, 25, "pods")}},
-		"Variable":   {v1, "errors contains \"no\" if {\n\tkind := input.kind\n\tkind == \"pods\"\n}", []lint.InputConstant{kind(4, 2, "pods")}},
-		"Helper":     {v1, "errors contains \"no\" if is_pod\nis_pod if input.kind == \"pods\"", []lint.InputConstant{kind(3, 11, "pods")}},
+		"SetByName": {v1, `errors contains "no" if input.kind in kinds
+kinds := {"pods"}`, []lint.InputConstant{kind(2, 25, "pods")}},
+		"Variable": {v1, `errors contains "no" if {
+	kind := input.kind
+	kind == "pods"
+}`, []lint.InputConstant{kind(4, 2, "pods")}},
+		"Helper": {v1, `errors contains "no" if is_pod
+is_pod if input.kind == "pods"`, []lint.InputConstant{kind(3, 11, "pods")}},
 		"Nested":     {v1, `errors contains "no" if count([1 | input.kind == "pods"]) > 0`, []lint.InputConstant{kind(2, 36, "pods")}},
 		"OtherField": {v1, `errors contains "no" if input.spec.kind == "pods"`, nil},
-		"OtherInput": {v1, "errors contains \"no\" if is_pod with input as {\"kind\": \"pods\"}\nis_pod if input.kind == \"pods\"", nil},
+		"OtherInput": {v1, `errors contains "no" if is_pod with input as {"kind": "pods"}
+is_pod if input.kind == "pods"`, nil},
 		"NoConstant": {v1, `errors contains "no" if input.kind == input.metadata.labels.kind`, nil},
 		"SetOfInput": {v1, `errors contains "no" if input.kind in {"pods", input.x}`, nil},
-		"SetBySome":  {v1, "errors contains \"no\" if input.kind in kinds\nkinds contains \"pods\" if input.x", nil},
-		"Number":     {v1, `errors contains "no" if input.kind == 1`, nil},
+		"SetBySome": {v1, `errors contains "no" if input.kind in kinds
+kinds contains "pods" if input.x`, nil},
+		"Number": {v1, `errors contains "no" if input.kind == 1`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := policy.Compile("p", policytest.SpecOf(tc.version, "package p\n"+tc.body+"\n"))

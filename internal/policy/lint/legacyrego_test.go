@@ -35,15 +35,21 @@ func TestOldTexts(t *testing.T) {
 		body    string
 		want    []string
 	}{
-		"Lookup":      {placementv1.RegoV0, "customers = {\"a\": 1}\nerrors[\"no\"] { " + lookup + " }", []string{"p.rego:3:16: " + lookup + ": where input.metadata.labels.customer is undefined this is true"}},
-		"LookupV1":    {placementv1.RegoV1, "customers := {\"a\": 1}\nerrors contains \"no\" if " + lookup, nil},
-		"Needed":      {placementv1.RegoV0, "customers = {\"a\": 1}\nerrors[\"no\"] { input.metadata.labels.customer; " + lookup + " }", nil},
-		"NeededLater": {placementv1.RegoV0, "customers = {\"a\": 1}\nerrors[\"no\"] { x := input.metadata.labels.customer; x != \"\"; " + lookup + " }", nil},
-		"Kind":        {placementv1.RegoV0, "kinds = {\"Pod\"}\nerrors[\"no\"] { not kinds[input.kind]; not kinds[input.apiVersion] }", nil},
-		"Namespace":   {placementv1.RegoV0, "errors[\"no\"] { not data.kubernetes.namespaces[input.metadata.namespace].metadata.labels.ok; not data.kubernetes.nodes[input.metadata.name] }", nil},
-		"Constant":    {placementv1.RegoV0, "customers = {\"a\": 1}\nerrors[\"no\"] { not customers.a }", nil},
-		"Resource":    {placementv1.RegoV0, "errors[\"no\"] { input.resource.metadata.name == \"x\" }", []string{"p.rego:2:16: input.resource: the object is input itself"}},
-		"Layout":      {placementv1.RegoV0, "annotations[\"a\"] = x { x := data.io.k8s.clusters.a }", []string{"the policy reads data.io, which spec.data does not have; Berth keeps clusters at data.clusters[name]"}},
+		"Lookup": {placementv1.RegoV0, `customers = {"a": 1}
+errors["no"] { ` + lookup + " }", []string{"p.rego:3:16: " + lookup + ": where input.metadata.labels.customer is undefined this is true"}},
+		"LookupV1": {placementv1.RegoV1, `customers := {"a": 1}
+errors contains "no" if ` + lookup, nil},
+		"Needed": {placementv1.RegoV0, `customers = {"a": 1}
+errors["no"] { input.metadata.labels.customer; ` + lookup + " }", nil},
+		"NeededLater": {placementv1.RegoV0, `customers = {"a": 1}
+errors["no"] { x := input.metadata.labels.customer; x != ""; ` + lookup + " }", nil},
+		"Kind": {placementv1.RegoV0, `kinds = {"Pod"}
+errors["no"] { not kinds[input.kind]; not kinds[input.apiVersion] }`, nil},
+		"Namespace": {placementv1.RegoV0, `errors["no"] { not data.kubernetes.namespaces[input.metadata.namespace].metadata.labels.ok; not data.kubernetes.nodes[input.metadata.name] }`, nil},
+		"Constant": {placementv1.RegoV0, `customers = {"a": 1}
+errors["no"] { not customers.a }`, nil},
+		"Resource": {placementv1.RegoV0, `errors["no"] { input.resource.metadata.name == "x" }`, []string{"p.rego:2:16: input.resource: the object is input itself"}},
+		"Layout":   {placementv1.RegoV0, `annotations["a"] = x { x := data.io.k8s.clusters.a }`, []string{"the policy reads data.io, which spec.data does not have; Berth keeps clusters at data.clusters[name]"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -28,7 +28,8 @@ import (
 
 // body returns a clause of the rule errors with the given expressions.
 func body(expressions ...string) string {
-	return "errors contains \"x\" if {\n\t" + strings.Join(expressions, "\n\t") + "\n}"
+	return `errors contains "x" if {
+	` + strings.Join(expressions, "\n\t") + "\n}"
 }
 
 // logicTest is a policy with parts of the warnings that it must cause.

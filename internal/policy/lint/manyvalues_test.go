@@ -33,47 +33,137 @@ func TestManyValues(t *testing.T) {
 		body    string
 		want    []string
 	}{
-		"Region":      {v1, "annotations[\"a\"] := name if {\n\tsome name, cluster in data.clusters\n\tcluster.region == \"eu\"\n}", []string{two}},
-		"All":         {v1, "annotations[\"a\"] := name if some name, _ in data.clusters", []string{two}},
-		"Brackets":    {v1, "labels[\"a\"] := name if {\n\tsome name\n\tdata.clusters[name].ready\n}", []string{two}},
-		"Assigned":    {v1, "labels[\"a\"] := name if {\n\tsome name\n\tc := data.clusters[name]\n\tc.ready\n\tc.region != \"us\"\n}", []string{two}},
-		"Zones":       {v1, "labels[\"a\"] := name if {\n\tsome name, c in data.clusters\n\t\"eu-1\" in c.zones\n}", []string{two}},
-		"ZonesAny":    {v1, "labels[\"a\"] := name if {\n\tsome name, c in data.clusters\n\tc.zones[_] == \"eu-1\"\n}", []string{two}},
-		"Topology":    {v1, "labels[\"a\"] := name if {\n\tsome name, c in data.clusters\n\tc.labels[\"topology.kubernetes.io/region\"] == \"eu\"\n}", []string{two}},
-		"Sprintf":     {v1, "annotations[\"a\"] := sprintf(\"c-%s\", [name]) if {\n\tsome name, c in data.clusters\n\tc.ready\n}", []string{two}},
-		"Object":      {v1, "annotations := {\"a\": name} if {\n\tsome name, c in data.clusters\n\tc.ready\n}", []string{two}},
-		"Scheduling":  {v1, "scheduling.nodeSelector[\"pool\"] := name if some name, _ in data.clusters", []string{two}},
-		"Else":        {v1, "annotations[\"a\"] := \"x\" if {\n\tinput.x\n} else := name if {\n\tsome name, _ in data.clusters\n}", []string{two}},
-		"Object type": {v1, "annotations[\"a\"] := name if some name, _ in data.kubernetes.nodes", []string{"of data.kubernetes.nodes that"}},
-		"V0":          {v0, "annotations[\"a\"] = name { data.clusters[name].region == \"eu\" }", []string{two}},
-		"OtherInput":  {v1, "annotations[\"a\"] := name if {\n\tinput.spec.x == 1\n\tsome name, c in data.clusters\n\tc.ready\n}", []string{two}},
+		"Region": {v1, `annotations["a"] := name if {
+	some name, cluster in data.clusters
+	cluster.region == "eu"
+}`, []string{two}},
+		"All": {v1, `annotations["a"] := name if some name, _ in data.clusters`, []string{two}},
+		"Brackets": {v1, `labels["a"] := name if {
+	some name
+	data.clusters[name].ready
+}`, []string{two}},
+		"Assigned": {v1, `labels["a"] := name if {
+	some name
+	c := data.clusters[name]
+	c.ready
+	c.region != "us"
+}`, []string{two}},
+		"Zones": {v1, `labels["a"] := name if {
+	some name, c in data.clusters
+	"eu-1" in c.zones
+}`, []string{two}},
+		"ZonesAny": {v1, `labels["a"] := name if {
+	some name, c in data.clusters
+	c.zones[_] == "eu-1"
+}`, []string{two}},
+		"Topology": {v1, `labels["a"] := name if {
+	some name, c in data.clusters
+	c.labels["topology.kubernetes.io/region"] == "eu"
+}`, []string{two}},
+		"Sprintf": {v1, `annotations["a"] := sprintf("c-%s", [name]) if {
+	some name, c in data.clusters
+	c.ready
+}`, []string{two}},
+		"Object": {v1, `annotations := {"a": name} if {
+	some name, c in data.clusters
+	c.ready
+}`, []string{two}},
+		"Scheduling": {v1, `scheduling.nodeSelector["pool"] := name if some name, _ in data.clusters`, []string{two}},
+		"Else": {v1, `annotations["a"] := "x" if {
+	input.x
+} else := name if {
+	some name, _ in data.clusters
+}`, []string{two}},
+		"Object type": {v1, `annotations["a"] := name if some name, _ in data.kubernetes.nodes`, []string{"of data.kubernetes.nodes that"}},
+		"V0":          {v0, `annotations["a"] = name { data.clusters[name].region == "eu" }`, []string{two}},
+		"OtherInput": {v1, `annotations["a"] := name if {
+	input.spec.x == 1
+	some name, c in data.clusters
+	c.ready
+}`, []string{two}},
 
-		"Several": {v1, "annotations[\"a\"] := name if {\n\tcount(data.clusters) > 1\n\tsome name, c in data.clusters\n\tc.ready\n}", []string{two}},
+		"Several": {v1, `annotations["a"] := name if {
+	count(data.clusters) > 1
+	some name, c in data.clusters
+	c.ready
+}`, []string{two}},
 
-		"One":             {v1, "annotations[\"a\"] := name if {\n\tcount(data.clusters) == 1\n\tsome name, _ in data.clusters\n}", nil},
-		"OneAtMost":       {v1, "annotations[\"a\"] := name if {\n\tsome name, _ in data.clusters\n\tcount(data.clusters) < 2\n}", nil},
-		"OneCounted":      {v1, "annotations[\"a\"] := name if {\n\tn := count(data.clusters)\n\tn == 1\n\tsome name, c in data.clusters\n\tc.ready\n}", nil},
-		"OneV0":           {v0, "annotations[\"a\"] = name { count(data.clusters, 1); data.clusters[name].ready }", nil},
-		"Min":             {v1, "annotations[\"a\"] := min({name | some name, c in data.clusters; c.region == \"eu\"})", nil},
-		"Sorted":          {v1, "annotations[\"a\"] := sort([name | some name, _ in data.clusters])[0]", nil},
-		"All of them":     {v1, "annotations[\"a\"] := {name | some name, _ in data.clusters}", nil},
-		"Constant":        {v1, "annotations[\"a\"] := \"yes\" if {\n\tsome name, c in data.clusters\n\tc.ready\n}", nil},
-		"Named":           {v1, "annotations[\"a\"] := name if {\n\tsome name, c in data.clusters\n\tname == input.x\n}", nil},
-		"NamedConstant":   {v1, "annotations[\"a\"] := name if {\n\tsome name, c in data.clusters\n\tname == \"eu-1\"\n}", nil},
-		"BoundBefore":     {v1, "annotations[\"a\"] := name if {\n\tname := input.metadata.labels.cluster\n\tdata.clusters[name].ready\n}", nil},
-		"BoundByWith":     {v1, "annotations[\"a\"] := name if {\n\tsome name, c in data.clusters with data.clusters as {\"a\": {}}\n}", nil},
-		"OfTheObject":     {v1, "annotations[\"a\"] := name if {\n\tsome name, c in data.clusters\n\tc.region == input.metadata.labels.region\n}", nil},
-		"OfTheObjectLate": {v1, "annotations[\"a\"] := name if {\n\tregion := input.metadata.labels.region\n\tsome name, c in data.clusters\n\tc.region == region\n}", nil},
-		"Label":           {v1, "annotations[\"a\"] := name if {\n\tsome name, c in data.clusters\n\tc.labels.primary == \"true\"\n}", nil},
-		"Negated":         {v1, "annotations[\"a\"] := name if {\n\tsome name, c in data.clusters\n\tnot better(name)\n}\nbetter(n) if n > 1", nil},
-		"Extreme":         {v1, "annotations[\"a\"] := name if {\n\tsome name, c in data.clusters\n\tc.capacity.cpu == max({o.capacity.cpu | some o in data.clusters})\n}", nil},
-		"Function":        {v1, "annotations[\"a\"] := name if {\n\tsome name, c in data.clusters\n\tchosen(c)\n}\nchosen(c) if c.region == \"eu\"", nil},
-		"KeyOfEach":       {v1, "annotations[name] := \"x\" if some name, _ in data.clusters", nil},
-		"Clusters":        {v1, "clusters contains name if {\n\tsome name, c in data.clusters\n\tc.region == \"eu\"\n}", nil},
-		"Member":          {v1, "annotations[\"a\"] := c.region if some c in data.clusters", nil},
-		"DefaultClass":    {v1, "annotations[\"a\"] := name if {\n\tsome name, sc in data.kubernetes.storageclasses\n\tsc.metadata.annotations.default == \"true\"\n}", nil},
-		"OwnData":         {v1, "annotations[\"a\"] := name if some name, _ in {\"a\": 1}", nil},
-		"Count":           {v1, "annotations[\"a\"] := sprintf(\"%d\", [count(data.clusters)])", nil},
+		"One": {v1, `annotations["a"] := name if {
+	count(data.clusters) == 1
+	some name, _ in data.clusters
+}`, nil},
+		"OneAtMost": {v1, `annotations["a"] := name if {
+	some name, _ in data.clusters
+	count(data.clusters) < 2
+}`, nil},
+		"OneCounted": {v1, `annotations["a"] := name if {
+	n := count(data.clusters)
+	n == 1
+	some name, c in data.clusters
+	c.ready
+}`, nil},
+		"OneV0":       {v0, `annotations["a"] = name { count(data.clusters, 1); data.clusters[name].ready }`, nil},
+		"Min":         {v1, `annotations["a"] := min({name | some name, c in data.clusters; c.region == "eu"})`, nil},
+		"Sorted":      {v1, `annotations["a"] := sort([name | some name, _ in data.clusters])[0]`, nil},
+		"All of them": {v1, `annotations["a"] := {name | some name, _ in data.clusters}`, nil},
+		"Constant": {v1, `annotations["a"] := "yes" if {
+	some name, c in data.clusters
+	c.ready
+}`, nil},
+		"Named": {v1, `annotations["a"] := name if {
+	some name, c in data.clusters
+	name == input.x
+}`, nil},
+		"NamedConstant": {v1, `annotations["a"] := name if {
+	some name, c in data.clusters
+	name == "eu-1"
+}`, nil},
+		"BoundBefore": {v1, `annotations["a"] := name if {
+	name := input.metadata.labels.cluster
+	data.clusters[name].ready
+}`, nil},
+		"BoundByWith": {v1, `annotations["a"] := name if {
+	some name, c in data.clusters with data.clusters as {"a": {}}
+}`, nil},
+		"OfTheObject": {v1, `annotations["a"] := name if {
+	some name, c in data.clusters
+	c.region == input.metadata.labels.region
+}`, nil},
+		"OfTheObjectLate": {v1, `annotations["a"] := name if {
+	region := input.metadata.labels.region
+	some name, c in data.clusters
+	c.region == region
+}`, nil},
+		"Label": {v1, `annotations["a"] := name if {
+	some name, c in data.clusters
+	c.labels.primary == "true"
+}`, nil},
+		"Negated": {v1, `annotations["a"] := name if {
+	some name, c in data.clusters
+	not better(name)
+}
+better(n) if n > 1`, nil},
+		"Extreme": {v1, `annotations["a"] := name if {
+	some name, c in data.clusters
+	c.capacity.cpu == max({o.capacity.cpu | some o in data.clusters})
+}`, nil},
+		"Function": {v1, `annotations["a"] := name if {
+	some name, c in data.clusters
+	chosen(c)
+}
+chosen(c) if c.region == "eu"`, nil},
+		"KeyOfEach": {v1, `annotations[name] := "x" if some name, _ in data.clusters`, nil},
+		"Clusters": {v1, `clusters contains name if {
+	some name, c in data.clusters
+	c.region == "eu"
+}`, nil},
+		"Member": {v1, `annotations["a"] := c.region if some c in data.clusters`, nil},
+		"DefaultClass": {v1, `annotations["a"] := name if {
+	some name, sc in data.kubernetes.storageclasses
+	sc.metadata.annotations.default == "true"
+}`, nil},
+		"OwnData": {v1, `annotations["a"] := name if some name, _ in {"a": 1}`, nil},
+		"Count":   {v1, `annotations["a"] := sprintf("%d", [count(data.clusters)])`, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -93,6 +183,7 @@ func TestManyValuesIsBounded(t *testing.T) {
 			fmt.Fprintf(&value, "\"k%d\": n%d, ", i, i)
 			fmt.Fprintf(&body, "\tdata.clusters[n%d]\n", i)
 		}
-		policytest.Warned(t, policytest.SpecOf(placementv1.RegoV0, "package p\nannotations = {"+value.String()+"} {\n"+body.String()+"}\n"), tc.want...)
+		policytest.Warned(t, policytest.SpecOf(placementv1.RegoV0, `package p
+annotations = {`+value.String()+"} {\n"+body.String()+"}\n"), tc.want...)
 	}
 }

@@ -37,12 +37,23 @@ func TestFindings(t *testing.T) {
 		text    string
 		want    []lint.Finding
 	}{
-		"OldLayout": {placementv1.RegoV0, "package p\nannotations[\"a\"] = x { x := data.io.k8s.x }\nerrors[\"b\"] { data.io }\n", []lint.Finding{
+		"OldLayout": {placementv1.RegoV0, `package p
+annotations["a"] = x { x := data.io.k8s.x }
+errors["b"] { data.io }
+`, []lint.Finding{
 			{Position: lint.Position{Row: 2, Col: 29}, Message: missing, Undefined: true}, {Position: lint.Position{Row: 3, Col: 15}, Message: missing, Undefined: true}}},
-		"Import": {placementv1.RegoV0, "package p\nimport data.io.k8s as k\nannotations[\"a\"] = x { x := k.x }\n", []lint.Finding{
+		"Import": {placementv1.RegoV0, `package p
+import data.io.k8s as k
+annotations["a"] = x { x := k.x }
+`, []lint.Finding{
 			{Position: lint.Position{Row: 3, Col: 29}, Message: missing, Undefined: true}}},
-		"There": {placementv1.RegoV1, "package p\nlabels[\"a\"] := data.acme.x\n", nil},
-		"Near": {placementv1.RegoV1, "package p\nlabels := {}\ndeny contains \"x\" if input.y\n", []lint.Finding{
+		"There": {placementv1.RegoV1, `package p
+labels["a"] := data.acme.x
+`, nil},
+		"Near": {placementv1.RegoV1, `package p
+labels := {}
+deny contains "x" if input.y
+`, []lint.Finding{
 			{Position: lint.Position{Row: 3, Col: 1}, Message: "the rule deny decides nothing: Berth evaluates annotations, labels, scheduling, clusters, errors, warnings. Did you mean errors?"}}},
 	}
 	for name, tc := range tests {

@@ -28,7 +28,8 @@ import (
 )
 
 func TestNeededKeys(t *testing.T) {
-	const eu = "clusters contains \"eu\" if input.metadata.labels.a == \"x\"\n"
+	const eu = `clusters contains "eu" if input.metadata.labels.a == "x"
+`
 	for name, tc := range map[string]struct {
 		body string
 		want []lint.NeededKey

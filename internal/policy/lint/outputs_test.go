@@ -39,7 +39,9 @@ func TestOutputConstants(t *testing.T) {
 			[]string{"3:37 scheduling nodeSelector disk = ssd, always", "3:52 scheduling nodeSelector zone = a, always"}},
 		"all of it": {`scheduling := {"priorityClassName": "gold", "nodeSelector": {"disk": "ssd"}}`,
 			[]string{"3:37 scheduling priorityClassName = gold, always", "3:70 scheduling nodeSelector disk = ssd, always"}},
-		"several clauses": {"scheduling.priorityClassName := \"gold\" if input.a\n\nscheduling.schedulerName := \"packing\"",
+		"several clauses": {`scheduling.priorityClassName := "gold" if input.a
+
+scheduling.schedulerName := "packing"`,
 			[]string{"3:33 scheduling priorityClassName = gold", "5:29 scheduling schedulerName = packing, always"}},
 		"labels":         {`labels.disk := "ssd"`, []string{"3:16 labels disk = ssd, always"}},
 		"annotations":    {`annotations := {"a": "b", "c": input.kind}`, nil},

@@ -23,8 +23,9 @@ import (
 func TestUnequalEntries(t *testing.T) {
 	const (
 		always    = "is always true, because nothing equals all of "
-		forbidden = "forbidden := [\"us\", \"sa\"]\n"
-		of        = "some name, cluster in data.clusters; "
+		forbidden = `forbidden := ["us", "sa"]
+`
+		of = "some name, cluster in data.clusters; "
 	)
 	clusters := func(conditions string) string { return "clusters contains name if { " + of + conditions + " }" }
 	testLogic(t, map[string]logicTest{
@@ -34,13 +35,15 @@ func TestUnequalEntries(t *testing.T) {
 		"Not":           {text: forbidden + clusters("some f in forbidden; not cluster.region == f"), want: []string{"not cluster.region == f " + always}},
 		"Name":          {text: clusters(`some f in ["a", "b"]; name != f`), want: []string{"name != f " + always}},
 		"Assigned":      {text: forbidden + clusters("region := cluster.region; f := forbidden[_]; region != f"), want: []string{"region != f " + always}},
-		"Key":           {text: "clusters contains name if { cluster := data.clusters[name]; cluster.region != {\"us\", \"sa\"}[_] }", want: []string{always}},
+		"Key":           {text: `clusters contains name if { cluster := data.clusters[name]; cluster.region != {"us", "sa"}[_] }`, want: []string{always}},
 		"Comprehension": {text: forbidden + "clusters := {name | " + of + "some f in forbidden; cluster.region != f}", want: []string{always}},
-		"Function":      {text: "allowed(region) if { some f in [\"us\", \"sa\"]; region != f }\n" + clusters("allowed(cluster.region)"), want: []string{"region != f " + always}},
-		"Object":        {text: "labels := {\"a\": \"b\"} if { some f in {\"us\", \"sa\"}; input.metadata.labels.region != f }", want: []string{always}},
-		"Zone":          {text: clusters(`some zone in cluster.zones; some f in ["a", "b"]; zone != f`), want: []string{"zone != f " + always}},
-		"Data":          {text: clusters("some f in data.forbidden; cluster.region != f"), data: `{"forbidden": ["us", "sa"]}`, want: []string{always + "data.forbidden"}},
-		"Imported":      {text: "import data.clusters as all\nclusters contains name if { some name; all[name].region != {\"us\", \"sa\"}[_] }", want: []string{always}},
+		"Function": {text: `allowed(region) if { some f in ["us", "sa"]; region != f }
+` + clusters("allowed(cluster.region)"), want: []string{"region != f " + always}},
+		"Object": {text: `labels := {"a": "b"} if { some f in {"us", "sa"}; input.metadata.labels.region != f }`, want: []string{always}},
+		"Zone":   {text: clusters(`some zone in cluster.zones; some f in ["a", "b"]; zone != f`), want: []string{"zone != f " + always}},
+		"Data":   {text: clusters("some f in data.forbidden; cluster.region != f"), data: `{"forbidden": ["us", "sa"]}`, want: []string{always + "data.forbidden"}},
+		"Imported": {text: `import data.clusters as all
+clusters contains name if { some name; all[name].region != {"us", "sa"}[_] }`, want: []string{always}},
 
 		"OneEntry":       {text: clusters(`some f in ["us"]; cluster.region != f`)},
 		"SameEntries":    {text: clusters(`some f in ["us", "us"]; cluster.region != f`)},
@@ -48,7 +51,7 @@ func TestUnequalEntries(t *testing.T) {
 		"NotIn":          {text: forbidden + clusters("not cluster.region in forbidden")},
 		"Every":          {text: forbidden + clusters("every f in forbidden { cluster.region != f }")},
 		"UsedElsewhere":  {text: clusters(`some f in ["us", "sa"]; cluster.region != f; input.metadata.labels.from == f`)},
-		"UsedInHead":     {text: "warnings contains f if { some f in [\"us\", \"sa\"]; input.metadata.labels.region != f }"},
+		"UsedInHead":     {text: `warnings contains f if { some f in ["us", "sa"]; input.metadata.labels.region != f }`},
 		"UsedInValue":    {text: "pairs := {[name, f] | " + of + "some f in [\"us\", \"sa\"]; cluster.region != f}\n" + clusters("count(pairs) > 1")},
 		"KeyUsed":        {text: clusters(`some i, f in ["us", "sa"]; cluster.region != f; input.i == i`)},
 		"Member":         {text: clusters(`some f in [{"name": "us"}, {"name": "sa"}]; cluster.region != f.name`)},

@@ -49,9 +49,13 @@ func status(t *testing.T, url, token string) int {
 
 func TestServer(t *testing.T) {
 	s := opaserver.Start(t, opaserver.Options{Files: map[string]string{
-		"base.json": `{"base": {"n": 12345678901234567890}}`, "base.rego": "package started\n\np := data.base.n",
+		"base.json": `{"base": {"n": 12345678901234567890}}`, "base.rego": `package started
+
+p := data.base.n`,
 	}})
-	s.PutPolicy("x/y.rego", "package p\n\nq := data.d.a + 1")
+	s.PutPolicy("x/y.rego", `package p
+
+q := data.d.a + 1`)
 	s.PutData("d", map[string]any{"a": 1})
 	check := func(path string, want any) {
 		t.Helper()

@@ -124,9 +124,13 @@ var _ = Describe("A result that the decision contract does not know", func() {
 		Entry("errors that are no strings", `errors contains json.unmarshal("7")`, "rule errors", "must hold strings, holds a number"),
 		Entry("errors that are one string", `errors := json.unmarshal("\"no\"")`, "rule errors", "must be a set or an array of strings"),
 		Entry("warnings that are no strings", `warnings contains json.unmarshal("{\"a\": 1}")`, "rule warnings", "must hold strings, holds an object"),
-		Entry("a complete rule with two values", "annotations := {\"a\": \"1\"} if input.kind == \"ConfigMap\"\n\nannotations := {\"a\": \"2\"} if input.apiVersion == \"v1\"",
+		Entry("a complete rule with two values", `annotations := {"a": "1"} if input.kind == "ConfigMap"
+
+annotations := {"a": "2"} if input.apiVersion == "v1"`,
 			".rego:5", "conflicting values"),
-		Entry("a key with two values", "annotations[\"a\"] := \"1\" if input.kind == \"ConfigMap\"\n\nannotations[\"a\"] := \"2\" if input.apiVersion == \"v1\"",
+		Entry("a key with two values", `annotations["a"] := "1" if input.kind == "ConfigMap"
+
+annotations["a"] := "2" if input.apiVersion == "v1"`,
 			".rego:5", "conflicting values"),
 	)
 
@@ -134,10 +138,20 @@ var _ = Describe("A result that the decision contract does not know", func() {
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("contract")
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, zone, "", "configmaps", namespace))
 		for text, message := range map[string]string{
-			"package p\n\nerrors := count(data.clusters) == 0":                    "errors must be a set or an array of strings, is a boolean",
-			"package p\n\nscheduling := {\"nodeselector\": {\"a\": \"b\"}}":       "scheduling.nodeselector: unknown; did you mean nodeSelector?",
-			"package p\n\nerrors[\"no\"] { input.metadata.labels.x }":             "the text is Rego v0, as it was before OPA 1.0: set spec.regoVersion: v0",
-			"package p\n\nannotations := [\"a\"]\n\ndeny contains \"no\" if true": "annotations must be an object, is an array",
+			`package p
+
+errors := count(data.clusters) == 0`: "errors must be a set or an array of strings, is a boolean",
+			`package p
+
+scheduling := {"nodeselector": {"a": "b"}}`: "scheduling.nodeselector: unknown; did you mean nodeSelector?",
+			`package p
+
+errors["no"] { input.metadata.labels.x }`: "the text is Rego v0, as it was before OPA 1.0: set spec.regoVersion: v0",
+			`package p
+
+annotations := ["a"]
+
+deny contains "no" if true`: "annotations must be an object, is an array",
 		} {
 			// An update can conflict with one of the status.
 			Eventually(func(ctx context.Context) error {

@@ -195,10 +195,16 @@ var _ = Describe("What is warned of when a policy is applied", func() {
 			Expect(out).To(ContainSubstring("is invalid"))
 		},
 		Entry("a label that no cluster has", `rules: [{name: a, require: [{label: pci-compliance-levle, operator: Exists}]}]`, `did you mean "pci-compliance-level"?`, true),
-		Entry("a misspelt cluster in Rego", "rego: |\n  package p\n  clusters contains \"eu1\"\n", `did you mean "eu-1"?`, true),
+		Entry("a misspelt cluster in Rego", `rego: |
+  package p
+  clusters contains "eu1"
+`, `did you mean "eu-1"?`, true),
 		Entry("a selector that applies to no object of a type", `{rules: [{name: a, when: {namespaceSelector: {matchLabels: {a: b}}}, deny: "no"}], match: {resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [persistentvolumes, configmaps]}]}}`,
 			"persistentvolumes have no namespace", true),
-		Entry("a kind that no matched object has", "rego: |\n  package p\n  labels.a := \"b\" if input.kind == \"Configmap\"\n", `did you mean "ConfigMap"?`, true),
+		Entry("a kind that no matched object has", `rego: |
+  package p
+  labels.a := "b" if input.kind == "Configmap"
+`, `did you mean "ConfigMap"?`, true),
 		Entry("pods of other kinds", `{rules: [{name: a, set: {priorityClassName: system-node-critical}}], match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}}`,
 			"the policy restricts the pods of deployments.apps, and does not match pods", false),
 		Entry("bounds without effect", `{rules: [{name: a, set: {labels: {a: b}}}], remediation: {mode: Manual, budget: {maxPerMinute: 1}}}`, "spec.remediation.budget has no effect in mode Manual", false),
@@ -211,7 +217,10 @@ var _ = Describe("What is warned of when a policy is applied", func() {
 	It("is refused in rules as in Rego if nothing can meet it", func(ctx SpecContext) {
 		for _, spec := range []string{
 			`rules: [{name: a, require: [{field: region, operator: In, values: [eu]}, {field: region, operator: In, values: [us]}]}]`,
-			"rego: |\n  package p\n  labels.a := \"b\" if { input.metadata.name == \"x\"; input.metadata.name == \"y\" }\n",
+			`rego: |
+  package p
+  labels.a := "b" if { input.metadata.name == "x"; input.metadata.name == "y" }
+`,
 		} {
 			p := framework.NewPolicy(framework.NewName("strict"), "", "", "configmaps", "nowhere")
 			Expect(yaml.UnmarshalStrict([]byte(spec), &p.Spec)).To(Succeed())
@@ -236,7 +245,10 @@ var _ = Describe("A failure that only the policy's author can end", func() {
 		},
 		Entry("a label value that is not valid", `rules: [{name: a, set: {labels: {from: "{name}"}}}]`, `"step-"`),
 		Entry("an expression that fails", `rules: [{name: a, when: {expression: "object.metadata.name == 'x'"}, set: {labels: {a: b}}}]`, "no such key: name"),
-		Entry("two values of one rule", "rego: |\n  package p\n  labels.a := x if some x in [\"b\", input.metadata.generateName]\n", "eval_conflict_error"),
-		Entry("an object that is larger than its limit", "{rego: \"package p\\nlabels.a := \\\"b\\\" if not input.data.x\\nlabels.b := \\\"c\\\" if input.metadata.generateName\", limits: {inputBytes: 1024}}", "spec.limits.inputBytes"),
+		Entry("two values of one rule", `rego: |
+  package p
+  labels.a := x if some x in ["b", input.metadata.generateName]
+`, "eval_conflict_error"),
+		Entry("an object that is larger than its limit", `{rego: "package p\nlabels.a := \"b\" if not input.data.x\nlabels.b := \"c\" if input.metadata.generateName", limits: {inputBytes: 1024}}`, "spec.limits.inputBytes"),
 	)
 })

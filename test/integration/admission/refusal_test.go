@@ -47,11 +47,14 @@ var _ = Describe("kubectl apply of a policy", Label("versions"), func() {
 		func(ctx SpecContext, rules string, want ...string) {
 			refuse(ctx, framework.NewPolicy("refused", rego(rules), "apps", "replicasets"), want...)
 		},
-		Entry("what does not parse", "annotations[\"a\"] := \"b\" if {\n", "refused.rego:5:0: rego_parse_error: unexpected eof token"),
+		Entry("what does not parse", `annotations["a"] := "b" if {
+`, "refused.rego:5:0: rego_parse_error: unexpected eof token"),
 		Entry("the old language without regoVersion", `errors["no"] { true }`, "refused.rego:3:1: rego_parse_error", "`if` keyword is required"),
 		Entry("an unsafe variable", `errors contains x if y == 1`, "refused.rego:3:17: rego_unsafe_var_error: var x is unsafe"),
 		Entry("a type error", `errors contains "no" if startswith(1, "a")`, "refused.rego:3:25: rego_type_error", "startswith"),
-		Entry("a recursion", "errors contains x if some x in other\n\nother contains x if some x in errors", "refused.rego:3:1: rego_recursion_error"),
+		Entry("a recursion", `errors contains x if some x in other
+
+other contains x if some x in errors`, "refused.rego:3:1: rego_recursion_error"),
 		Entry("http.send", `errors contains "no" if http.send({"method": "get", "url": "http://example.com"}).status_code == 200`,
 			"refused.rego:3:25: rego_type_error: undefined function http.send", "http.send is not allowed"),
 		Entry("opa.runtime", `errors contains opa.runtime().env.HOME`, "refused.rego:3:", "opa.runtime is not allowed"),

@@ -31,7 +31,10 @@ import (
 // The API server stores up to 256 KiB of annotations, and the record of requested values is one of them.
 var _ = Describe("An object with large annotations", func() {
 	const notes, other = "example.com/notes", "example.com/other"
-	const overwrites = "package placement\n\nannotations[\"example.com/notes\"] := \"none\"\n"
+	const overwrites = `package placement
+
+annotations["example.com/notes"] := "none"
+`
 	var namespace string
 
 	BeforeEach(func(ctx SpecContext) { namespace = f.NewNamespace(ctx, nil) })
@@ -55,7 +58,12 @@ var _ = Describe("An object with large annotations", func() {
 			Expect(stored(ctx, framework.ConfigMap, namespace, name)).To(HaveKeyWithValue(notes, "none"))
 			defer Eventually(stored).WithContext(ctx).WithArguments(framework.ConfigMap, namespace, name).Should(HaveKeyWithValue(notes, value))
 		}
-		f.ChangePolicy(ctx, p, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = "package placement\n\nlabels := {}\n" })
+		f.ChangePolicy(ctx, p, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Rego = `package placement
+
+labels := {}
+`
+		})
 	})
 
 	It("is denied with the policy, the key, and the sizes if there is no room for the record", func(ctx SpecContext) {

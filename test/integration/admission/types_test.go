@@ -61,7 +61,8 @@ var _ = Describe("the types of a policy", Label("versions"), func() {
 		Entry("amounts of a quota as text", `warnings contains "full" if { q := data.berth.quotas.x.y; q.used.pods >= q.hard.pods }`,
 			"q.used.pods >= q.hard.pods compares quantities as text"),
 		Entry("nothing in quantities that are compared as such", `errors contains "no" if k8s.quantity.compare(input.spec.template.spec.containers[_].resources.limits.cpu, 4) > 0`),
-		Entry("nothing in what is right", `annotations["a"] := input.metadata.labels.tier`+"\n"+`errors contains "no" if input.spec.replicas > 3`),
+		Entry("nothing in what is right", `annotations["a"] := input.metadata.labels.tier
+errors contains "no" if input.spec.replicas > 3`),
 	)
 
 	It("name a type of which the policy can never decide an object, and leave the policy ready", func(ctx SpecContext) {

@@ -307,7 +307,10 @@ var _ = Describe("Delivery", func() {
 			return o.Object["decisions"], nil
 		}
 		p := east.policy(placementv1.Delivery{PlacementDecision: &placementv1.PlacementDecisionDelivery{}}, namespace)
-		p.Spec.Rego = fmt.Sprintf("package deliver\n\nclusters := {%q, %q, %q}\n", east.cluster("a"), east.cluster("gone"), west.cluster("b"))
+		p.Spec.Rego = fmt.Sprintf(`package deliver
+
+clusters := {%q, %q, %q}
+`, east.cluster("a"), east.cluster("gone"), west.cluster("b"))
 		f.CreateReadyPolicy(ctx, p)
 		deploy(ctx, namespace, "web")
 		Eventually(decisions).WithContext(ctx).Should(Equal([]any{reference(east, "a"), reference(west, "b")}))
@@ -659,7 +662,9 @@ var _ = Describe("Delivery", func() {
 		placing.Spec.Delivery = nil
 		f.CreateReadyPolicy(ctx, placing)
 		// The policy decides nothing: it delivers what the other one places.
-		p := framework.NewPolicy(framework.NewName("deliver"), "package deliver\n\nerrors contains \"no\" if input.metadata.name == \"nobody\"", "apps", "deployments")
+		p := framework.NewPolicy(framework.NewName("deliver"), `package deliver
+
+errors contains "no" if input.metadata.name == "nobody"`, "apps", "deployments")
 		p.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: label}
 		p.Spec.Delivery = &toKarmada
 		f.CreateReadyPolicy(ctx, p)
@@ -678,7 +683,9 @@ var _ = Describe("Delivery", func() {
 	})
 
 	It("warns at apply about a delivery without effect", func(ctx SpecContext) {
-		p := framework.NewPolicy(framework.NewName("deliver"), "package deliver\n\nlabels := {\"a\": \"b\"}", "apps", "deployments", "nowhere")
+		p := framework.NewPolicy(framework.NewName("deliver"), `package deliver
+
+labels := {"a": "b"}`, "apps", "deployments", "nowhere")
 		p.Spec.Delivery = &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
 		text := f.MustKubectl(ctx, manifest(p), "apply", "--dry-run=server", "-f", "-")
 		Expect(text).To(ContainSubstring("spec.delivery: the policy has no Rego rule named clusters"))

@@ -147,7 +147,9 @@ var _ = Describe("A policy of Karmada that also selects an object", func() {
 			p.Spec.Delivery = &placementv1.Delivery{KubeFleet: &placementv1.KubeFleetDelivery{}}
 		}),
 		Entry("because no policy decides its clusters", func(p *placementv1.PlacementPolicy) {
-			p.Spec.Rego = fmt.Sprintf("package deliver\n\nannotations[%q] := \"yes\" if { input }", "example.com/seen")
+			p.Spec.Rego = fmt.Sprintf(`package deliver
+
+annotations[%q] := "yes" if { input }`, "example.com/seen")
 		}),
 	)
 })

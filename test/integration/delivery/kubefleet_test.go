@@ -226,7 +226,9 @@ var _ = Describe("A workload whose last change KubeFleet has not noticed", func(
 			return out, nil
 		}
 		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) {
-			p.Spec.Rego += "\n\nscheduling.nodeSelector[\"example.com/disk\"] := \"encrypted\""
+			p.Spec.Rego += `
+
+scheduling.nodeSelector["example.com/disk"] := "encrypted"`
 		})
 		Eventually(runningCondition).WithContext(ctx).WithArguments(p.Name).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotRunning, outdated))
 		Consistently(patched).WithContext(ctx).Should(HaveLen(1))

@@ -115,7 +115,10 @@ clusters := {name | some name, cluster in data.clusters; cluster.labels["example
 
 	It("is not delivered where it was decided earlier, by its record of that time", func(ctx SpecContext) {
 		p := fl.policy(toKarmada, namespace)
-		p.Spec.Rego += "\n\nerrors contains \"too long\" if count(input.metadata.annotations.long) > 100000\n"
+		p.Spec.Rego += `
+
+errors contains "too long" if count(input.metadata.annotations.long) > 100000
+`
 		p.Spec.FailurePolicy = placementv1.FailurePolicyIgnore
 		p.Spec.Limits = &placementv1.Limits{InputBytes: 4096}
 		f.CreateReadyPolicy(ctx, p)

@@ -28,7 +28,9 @@ import (
 )
 
 var _ = DescribeTable("The API server refuses a delivery", func(ctx SpecContext, delivery placementv1.Delivery, path, message string) {
-	p := framework.NewPolicy(framework.NewName("deliver"), "package deliver\n\nclusters := set()", "apps", "deployments", "nowhere")
+	p := framework.NewPolicy(framework.NewName("deliver"), `package deliver
+
+clusters := set()`, "apps", "deployments", "nowhere")
 	p.Spec.Delivery = &delivery
 	Expect(f.Client.Create(ctx, p, client.DryRunAll)).To(MatchError(And(ContainSubstring(path), ContainSubstring(message))))
 },

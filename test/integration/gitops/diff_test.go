@@ -142,7 +142,10 @@ var _ = Describe("What Berth writes into a workload", Ordered, func() {
 		out, err := serverDiff(ctx, strings.ReplaceAll(manifest, `"us-1"`, `"eu-2","us-2"`))
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring(`+    example.com/clusters: '["eu-1","eu-2"]'`))
-		f.CreateReadyPolicy(ctx, framework.NewPolicy("denies", "package p\n\nerrors contains \"no such berth\" if input.metadata.labels.berth\n", "apps", "deployments", "gitops"))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy("denies", `package p
+
+errors contains "no such berth" if input.metadata.labels.berth
+`, "apps", "deployments", "gitops"))
 		out, err = serverDiff(ctx, strings.Replace(manifest, "annotations:", "labels: {berth: none}\n  annotations:", 1))
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring(`denied the request: PlacementPolicy "denies": no such berth`))

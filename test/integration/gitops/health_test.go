@@ -142,7 +142,10 @@ var _ = Describe("The health of Berth's objects", func() {
 	policy := func(rego string) *placementv1.PlacementPolicy {
 		return framework.NewPolicy("health", rego, "", "configmaps", namespace)
 	}
-	const sound = "package p\n\nannotations[\"example.com/zone\"] := \"a\"\n"
+	const sound = `package p
+
+annotations["example.com/zone"] := "a"
+`
 	newLimit := func(resource string) *placementv1.LimitedResource {
 		out := &placementv1.LimitedResource{}
 		out.Name = "health"
@@ -179,7 +182,11 @@ var _ = Describe("The health of Berth's objects", func() {
 		DeferCleanup(m.Stop)
 		Eventually(health).WithContext(ctx).WithArguments(o).Should(Equal(failed))
 	},
-		Entry("PlacementPolicy that does not compile", func() client.Object { return policy("package p\n\nthis is not rego") }),
+		Entry("PlacementPolicy that does not compile", func() client.Object {
+			return policy(`package p
+
+this is not rego`)
+		}),
 		Entry("ScopedQuota of what is not counted", func() client.Object {
 			return quotaOf(placementv1.QuotaSpec{Hard: framework.Hard("count/leases.coordination.k8s.io", "1")})
 		}),
@@ -191,7 +198,10 @@ var _ = Describe("The health of Berth's objects", func() {
 	)
 
 	It("that waits for a type is no failure, and heals", func(ctx SpecContext) {
-		o := policy("package p\n\nannotations[\"example.com/n\"] := count(data.kubernetes.harbours)\n")
+		o := policy(`package p
+
+annotations["example.com/n"] := count(data.kubernetes.harbours)
+`)
 		create(ctx, o)
 		m := f.StartReadyManager(ctx)
 		DeferCleanup(m.Stop)
@@ -219,7 +229,10 @@ var _ = Describe("The health of Berth's objects", func() {
 
 	It("is not bad for violations, nor for a mode that denies nothing, nor for a quota that is exceeded", func(ctx SpecContext) {
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "web", nil))).To(Succeed())
-		o := policy("package p\n\nerrors contains \"no\"\n")
+		o := policy(`package p
+
+errors contains "no"
+`)
 		o.Spec.Mode = placementv1.ModeWarn
 		q := quotaOf(placementv1.QuotaSpec{Hard: framework.Hard("count/configmaps", "0")})
 		create(ctx, o)

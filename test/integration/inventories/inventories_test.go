@@ -58,7 +58,9 @@ annotations := {sprintf("seen.example.com/%s", [name]): cluster | some name, clu
 
 	It("says which source of the configuration selects nothing", func(ctx SpecContext) {
 		createFleet(ctx)
-		p := framework.NewPolicy("idle-source", "package p\nclusters := {name | some name, _ in data.clusters}\n", "", "configmaps", namespace)
+		p := framework.NewPolicy("idle-source", `package p
+clusters := {name | some name, _ in data.clusters}
+`, "", "configmaps", namespace)
 		const text = "clusterSources[6] of the manager's configuration selects none of the 1 sites.fleet.example.com, so that the policy gets no cluster from there"
 		p.SetGroupVersionKind(placementv1.GroupVersion.WithKind("PlacementPolicy"))
 		manifest, err := yaml.Marshal(p)

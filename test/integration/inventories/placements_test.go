@@ -130,7 +130,12 @@ clusters contains name if {
 			eventually(k.cleared)
 
 			By("returning to the requested clusters")
-			f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = "package p\n\nlabels.seen := \"yes\"\n" })
+			f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
+				p.Spec.Rego = `package p
+
+labels.seen := "yes"
+`
+			})
 			eventually(k.restored)
 
 			By("cleaning up after the policy is deleted")

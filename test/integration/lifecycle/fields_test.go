@@ -35,12 +35,18 @@ import (
 
 // reading is a policy that shows a field of the Secret "facts", below its metadata or in the language's own words.
 func reading(namespace, field string) string {
-	return fmt.Sprintf("package placement\n\nannotations[\"example.com/zone\"] := json.marshal(data.kubernetes.secrets[%q].facts%s)\n", namespace, field)
+	return fmt.Sprintf(`package placement
+
+annotations["example.com/zone"] := json.marshal(data.kubernetes.secrets[%q].facts%s)
+`, namespace, field)
 }
 
 // readingAccount is a policy that shows the name of the ServiceAccount "default".
 func readingAccount(namespace string) string {
-	return fmt.Sprintf("package placement\n\nannotations[\"example.com/zone\"] := data.kubernetes.serviceaccounts[%q].default.metadata.name\n", namespace)
+	return fmt.Sprintf(`package placement
+
+annotations["example.com/zone"] := data.kubernetes.serviceaccounts[%q].default.metadata.name
+`, namespace)
 }
 
 // show asks which zone an object of a type would be given.
@@ -152,9 +158,19 @@ var _ = Describe("What is replicated of objects", Label("versions"), func() {
 		GinkgoHelper()
 		first, endless := framework.NewName("first"), framework.NewName("endless")
 		for i, p := range []*placementv1.PlacementPolicy{
-			framework.NewPolicy(first, "package placement\n\nannotations[\"example.com/first\"] := input.metadata.name\n", "", "configmaps", namespace),
-			framework.NewPolicy(endless, "package placement\n\nannotations[\"n\"] := count([1 |\n\tsome a in numbers.range(1, 5000)\n\tsome b in numbers.range(1, 5000)\n\t"+
-				"some c in numbers.range(1, 5000)\n\t(a * b) + c < 0\n])\n", "", "configmaps", namespace),
+			framework.NewPolicy(first, `package placement
+
+annotations["example.com/first"] := input.metadata.name
+`, "", "configmaps", namespace),
+			framework.NewPolicy(endless, `package placement
+
+annotations["n"] := count([1 |
+	some a in numbers.range(1, 5000)
+	some b in numbers.range(1, 5000)
+	some c in numbers.range(1, 5000)
+	(a * b) + c < 0
+])
+`, "", "configmaps", namespace),
 		} {
 			p.Spec.Priority = int32(9 - i)
 			p.Spec.FailurePolicy, p.Spec.Remediation.Mode = placementv1.FailurePolicyIgnore, placementv1.RemediationOff

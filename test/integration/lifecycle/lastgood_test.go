@@ -40,7 +40,10 @@ var _ = Describe("A policy whose newest version reads a type that is not served"
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("good")
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, zone("a"), "", "configmaps", namespace))
 		crd := framework.NewCRD(framework.NewName("sea")+".example.com", "v1", framework.NewName("reefs"), "Reef", apiextensionsv1.ClusterScoped)
-		reads := fmt.Sprintf("package placement\n\nannotations[\"example.com/zone\"] := sprintf(\"%%d reefs\", [count(data.kubernetes[%q])])\n", crd.Spec.Names.Plural)
+		reads := fmt.Sprintf(`package placement
+
+annotations["example.com/zone"] := sprintf("%%d reefs", [count(data.kubernetes[%q])])
+`, crd.Spec.Names.Plural)
 
 		unjudged(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = reads })
 		Consistently(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
@@ -64,7 +67,10 @@ var _ = Describe("A policy whose newest version reads a type that is not served"
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, zone("a"), "", "configmaps", namespace))
 		p, err := f.Policy(ctx, name)
 		Expect(err).NotTo(HaveOccurred())
-		p.Spec.Rego = "package placement\n\nerrors contains n if some n, _ in data.kubernetes.configmap\n"
+		p.Spec.Rego = `package placement
+
+errors contains n if some n, _ in data.kubernetes.configmap
+`
 		Expect(f.Client.Update(ctx, p)).To(MatchError(And(
 			ContainSubstring("3:"), ContainSubstring("data.kubernetes.configmap"), ContainSubstring("did you mean configmaps"))))
 	})
@@ -79,7 +85,10 @@ var _ = Describe("A policy that reads a type of which another group gets a names
 		f.InstallCRD(ctx, crd)
 		DeferCleanup(f.UninstallCRD, crd.Name)
 		Expect(f.Client.Create(ctx, framework.NewObject(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Wreck"}, "", "w1", nil))).To(Succeed())
-		text := fmt.Sprintf("package placement\n\nannotations[\"example.com/zone\"] := sprintf(\"%%d wrecks\", [count(data.kubernetes[%q])])\n", plural)
+		text := fmt.Sprintf(`package placement
+
+annotations["example.com/zone"] := sprintf("%%d wrecks", [count(data.kubernetes[%q])])
+`, plural)
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, text, "", "configmaps", namespace))
 		Eventually(func(ctx context.Context) (map[string]string, error) {
 			revision, err := revisionOf(ctx, name)

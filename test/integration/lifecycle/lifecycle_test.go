@@ -80,7 +80,9 @@ var _ = Describe("A policy whose newest version does not compile", func() {
 
 	It("denies what it matches, and names itself, if none ever compiled", func(ctx SpecContext) {
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("never")
-		p := framework.NewPolicy(name, "package placement\n\nthis is not rego", "", "configmaps", namespace)
+		p := framework.NewPolicy(name, `package placement
+
+this is not rego`, "", "configmaps", namespace)
 		Expect(f.Client.Create(ctx, p)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { f.DeletePolicy(ctx, name) })
 		start(ctx)
@@ -192,7 +194,10 @@ var _ = Describe("Of two replicas", func() {
 		DeferCleanup(follower.Stop)
 
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("both")
-		text := "package placement\n\nannotations[\"example.com/clusters\"] := sort([n | data.clusters[n].namespace == \"" + namespace + "\"])\n"
+		text := `package placement
+
+annotations["example.com/clusters"] := sort([n | data.clusters[n].namespace == "` + namespace + `"])
+`
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, text, "", "configmaps", namespace))
 		obj := framework.NewObject(framework.ConfigMap, namespace, "c", nil)
 		for _, cluster := range []string{"eu1", "eu2"} {
@@ -251,7 +256,10 @@ var _ = Describe("Deleting a policy", func() {
 	It("removes its webhook, its series and its data", func(ctx SpecContext) {
 		m := start(ctx)
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("gone")
-		text := "package placement\n\nannotations[\"example.com/n\"] := count(data.kubernetes.clusterprofiles)\n"
+		text := `package placement
+
+annotations["example.com/n"] := count(data.kubernetes.clusterprofiles)
+`
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, text, "", "configmaps", namespace))
 		Eventually(func(ctx context.Context) error {
 			return f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "c", nil))
@@ -299,7 +307,10 @@ var _ = Describe("Data that Berth may not read", func() {
 		DeferCleanup(restore)
 		start(ctx)
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("forbidden")
-		text := "package placement\n\nannotations[\"example.com/n\"] := count(data.kubernetes.clusterprofiles)\n"
+		text := `package placement
+
+annotations["example.com/n"] := count(data.kubernetes.clusterprofiles)
+`
 		p := framework.NewPolicy(name, text, "", "configmaps", namespace)
 		Expect(f.Client.Create(ctx, p)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { f.DeletePolicy(ctx, name) })
@@ -326,7 +337,10 @@ var _ = Describe("A type whose CRD goes", Label("versions"), func() {
 		}
 		install()
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("crd")
-		text := "package placement\n\nannotations[\"example.com/zone\"] := concat(\"\", [n | data.kubernetes.berths[n]])\n"
+		text := `package placement
+
+annotations["example.com/zone"] := concat("", [n | data.kubernetes.berths[n]])
+`
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, text, "", "configmaps", namespace))
 
 		f.MustKubectl(ctx, "", "delete", "crd", "berths.lifecycle.example.com")

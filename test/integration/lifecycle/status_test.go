@@ -95,12 +95,21 @@ var _ = Describe("The status of policies", func() {
 		create("good", zone("a"), placementv1.ReasonInForce)
 		create("rival", zone("b"), placementv1.ReasonInForce)
 		create("reader", buoys, placementv1.ReasonInForce, remediation(placementv1.RemediationManual))
-		create("denier", "package placement\n\nerrors contains \"no\" if input.metadata.name == \"two\"\n", placementv1.ReasonInForce, remediation(placementv1.RemediationManual))
-		create("failing", "package placement\n\nlabels[\"n\"] := json.unmarshal(\"1\") if input.metadata.name == \"three\"\n", placementv1.ReasonObjectsUndecided)
+		create("denier", `package placement
+
+errors contains "no" if input.metadata.name == "two"
+`, placementv1.ReasonInForce, remediation(placementv1.RemediationManual))
+		create("failing", `package placement
+
+labels["n"] := json.unmarshal("1") if input.metadata.name == "three"
+`, placementv1.ReasonObjectsUndecided)
 		create("warner", zone("c"), placementv1.ReasonInForce, func(s *placementv1.PlacementPolicySpec) { s.Mode = placementv1.ModeWarn })
 		create("counter", zone("d"), placementv1.ReasonInForce, func(s *placementv1.PlacementPolicySpec) { s.Mode = placementv1.ModeDryRun })
 		create("off", zone("e"), placementv1.ReasonInForce, remediation(placementv1.RemediationOff))
-		create("waiting", "package placement\n\nerrors contains n if some n, _ in data.kubernetes.mermaids\n", placementv1.ReasonNotServed)
+		create("waiting", `package placement
+
+errors contains n if some n, _ in data.kubernetes.mermaids
+`, placementv1.ReasonNotServed)
 		lastGood := create("lastgood", zone("a"), placementv1.ReasonLastGoodInForce)
 		f.AwaitReady(ctx, lastGood)
 		breakPolicy(ctx, lastGood)

@@ -58,7 +58,10 @@ func start(ctx context.Context, tune ...func(*setup.Options)) *framework.Manager
 
 // zone places everything into a zone.
 func zone(value string) string {
-	return fmt.Sprintf("package placement\n\nannotations[\"example.com/zone\"] := %q\n", value)
+	return fmt.Sprintf(`package placement
+
+annotations["example.com/zone"] := %q
+`, value)
 }
 
 // tryZone asks where a new ConfigMap would be placed.
@@ -112,5 +115,9 @@ func unjudged(ctx context.Context, name string, change func(*placementv1.Placeme
 // breakPolicy gives a policy a text that does not compile, as is possible while no webhook validates policies.
 func breakPolicy(ctx context.Context, name string) {
 	GinkgoHelper()
-	unjudged(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = "package placement\n\nthis is not rego" })
+	unjudged(ctx, name, func(p *placementv1.PlacementPolicy) {
+		p.Spec.Rego = `package placement
+
+this is not rego`
+	})
 }

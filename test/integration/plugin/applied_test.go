@@ -393,11 +393,21 @@ var _ = Describe("The playground of the console", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(p.Spec.Priority).To(BeZero())
 		By("creating a policy")
-		extra := "apiVersion: placement.berth.dev/v1alpha1\nkind: PlacementPolicy\nmetadata: {name: extra}\nspec:\n" +
-			"  match:\n    resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]\n" +
-			"    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: " + w.namespace + "}}\n" +
-			"  remediation: {blastRadius: {percent: 100}}\n" +
-			"  rego: |\n    package extra\n\n    labels.extra := \"yes\"\n\n    errors contains \"not here\" if input.metadata.labels.tier == \"c\"\n"
+		extra := `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: extra}
+spec:
+  match:
+    resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ` + w.namespace + `}}
+  remediation: {blastRadius: {percent: 100}}
+  rego: |
+    package extra
+
+    labels.extra := "yes"
+
+    errors contains "not here" if input.metadata.labels.tier == "c"
+`
 		Expect(w.carryOut(ctx, tried{Manifests: extra}).Totals).To(And(HaveKeyWithValue(whatif.Denied, 3), HaveKeyWithValue(whatif.Changed, 6)))
 		By("matching less")
 		Expect(w.carryOut(ctx, tried{Manifests: strings.Replace(extra, "    namespaceSelector:", "    objectSelector: {matchLabels: {region: b}}\n    namespaceSelector:", 1)}).Totals).

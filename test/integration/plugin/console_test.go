@@ -110,7 +110,10 @@ func openConsole(ctx context.Context, arguments string) *consoleClient {
 var _ = Describe("kubectl berth console", func() {
 	It("shows the cluster, predicts what whatif predicts, and changes nothing", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy("zones", "package zones\n\nlabels.zone := \"a\"\n", "apps", "deployments", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy("zones", `package zones
+
+labels.zone := "a"
+`, "apps", "deployments", namespace))
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.Deployment, namespace, "web", nil))).To(Succeed())
 		console := openConsole(ctx, "")
 
@@ -143,7 +146,10 @@ var _ = Describe("kubectl berth console", func() {
 
 	It("shows a user what the user may see, and names the right that is missing", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy("nodes", "package nodes\n\nlabels.zone := \"a\" if data.nodes.a\n", "apps", "deployments", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy("nodes", `package nodes
+
+labels.zone := "a" if data.nodes.a
+`, "apps", "deployments", namespace))
 		f.MustKubectl(ctx, "", "create", "clusterrole", "policy-viewer", "--verb=list,get", "--resource=placementpolicies.placement.berth.dev")
 		DeferCleanup(func(ctx SpecContext) { f.MustKubectl(ctx, "", "delete", "clusterrole", "policy-viewer") })
 		f.MustKubectl(ctx, "", "create", "clusterrolebinding", "policy-viewer", "--clusterrole=policy-viewer", "--user=viewer")
@@ -167,7 +173,10 @@ var _ = Describe("kubectl berth console", func() {
 
 	It("shows changes of the cluster without reading it again", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy("live", "package live\n\nclusters := {\"eu-1\"}\n", "apps", "deployments", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy("live", `package live
+
+clusters := {"eu-1"}
+`, "apps", "deployments", namespace))
 		console := openConsole(ctx, "")
 		total := func() string {
 			status, text := console.request(ctx, http.MethodGet, "objects?policy=live", "")
@@ -186,7 +195,10 @@ var _ = Describe("kubectl berth console", func() {
 
 		// A policy that comes later decides what is there.
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.Deployment, namespace, "api", nil))).To(Succeed())
-		f.CreateReadyPolicy(ctx, framework.NewPolicy("later", "package later\n\nclusters := {\"eu-2\"}\n", "apps", "deployments", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy("later", `package later
+
+clusters := {"eu-2"}
+`, "apps", "deployments", namespace))
 		Eventually(func() string {
 			_, text := console.request(ctx, http.MethodGet, "policies", "")
 			return text
@@ -195,7 +207,10 @@ var _ = Describe("kubectl berth console", func() {
 
 	It("serves several users, each with the rights of the own token", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy("shared", "package shared\n\nlabels.zone := \"a\"\n", "apps", "deployments", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy("shared", `package shared
+
+labels.zone := "a"
+`, "apps", "deployments", namespace))
 		token := func(name, role string) string {
 			f.MustKubectl(ctx, "", "create", "serviceaccount", name, "-n", namespace)
 			f.MustKubectl(ctx, "", "create", "clusterrolebinding", namespace+"-"+name, "--clusterrole="+role, "--serviceaccount="+namespace+":"+name)

@@ -126,9 +126,18 @@ var _ = Describe("kubectl berth migrate configmaps", Ordered, func() {
 
 	It("prints nothing by halves, and reads all namespaces on demand", func(ctx SpecContext) {
 		namespace, other := f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil)
-		Expect(f.Client.Create(ctx, configMap(namespace, "labels", rego, map[string]string{"p.rego": "package labels\n\nlabels := data.lib.labels\n"}))).To(Succeed())
-		Expect(f.Client.Create(ctx, configMap(other, "lib", rego, map[string]string{"lib.rego": "package lib\n\nlabels := {\"a\": \"b\"}\n"}))).To(Succeed())
-		Expect(f.Client.Create(ctx, configMap(namespace, "admission", rego, map[string]string{"a.rego": "package kubernetes.admission\n\ndeny[x] { x := input.request.uid }\n"}))).To(Succeed())
+		Expect(f.Client.Create(ctx, configMap(namespace, "labels", rego, map[string]string{"p.rego": `package labels
+
+labels := data.lib.labels
+`}))).To(Succeed())
+		Expect(f.Client.Create(ctx, configMap(other, "lib", rego, map[string]string{"lib.rego": `package lib
+
+labels := {"a": "b"}
+`}))).To(Succeed())
+		Expect(f.Client.Create(ctx, configMap(namespace, "admission", rego, map[string]string{"a.rego": `package kubernetes.admission
+
+deny[x] { x := input.request.uid }
+`}))).To(Succeed())
 		Expect(f.Client.Create(ctx, configMap(namespace, "unrelated", nil, map[string]string{"a": "b"}))).To(Succeed())
 
 		By("reading one namespace")
@@ -145,7 +154,8 @@ var _ = Describe("kubectl berth migrate configmaps", Ordered, func() {
 		p, err := f.Policy(ctx, "labels")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(p.Spec.Mode).To(Equal(placementv1.ModeDryRun))
-		Expect(p.Spec.Rego).To(And(ContainSubstring("labels := lib_labels\n"), ContainSubstring("lib_labels := {\"a\": \"b\"}\n")))
+		Expect(p.Spec.Rego).To(And(ContainSubstring("labels := lib_labels\n"), ContainSubstring(`lib_labels := {"a": "b"}
+`)))
 
 		By("reading what kubectl prints")
 		out, err = f.Shell(ctx, "kubectl get configmaps -A -o yaml | kubectl berth migrate configmaps -f - --package=labels 2>/dev/null | kubectl diff --server-side -f -")

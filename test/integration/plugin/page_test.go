@@ -87,7 +87,10 @@ var _ = Describe("The console in a browser", func() {
 		for i := range objects {
 			Expect(f.Client.Create(ctx, framework.NewObject(framework.Deployment, namespace, fmt.Sprintf("web-%d", i), nil))).To(Succeed())
 		}
-		f.CreateReadyPolicy(ctx, framework.NewPolicy("seen", "package seen\n\nclusters := {\"eu-1\"}\n", "apps", "deployments", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy("seen", `package seen
+
+clusters := {"eu-1"}
+`, "apps", "deployments", namespace))
 		p := openPage(ctx)
 
 		By("seeing where a workload is")

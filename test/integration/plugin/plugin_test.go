@@ -161,7 +161,12 @@ var _ = Describe("A policy in the midst of a rollout", func() {
 		for _, namespace := range []string{canary, rest} {
 			Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "web", nil))).To(Succeed())
 		}
-		rego := func(tier string) string { return fmt.Sprintf("package p\n\nannotations.tier := %q\n", tier) }
+		rego := func(tier string) string {
+			return fmt.Sprintf(`package p
+
+annotations.tier := %q
+`, tier)
+		}
 		p := framework.NewPolicy(name, rego("gold"), "", "configmaps", canary, rest)
 		// No object is moved, so the plan of a stage stays.
 		p.Spec.Remediation.Mode = placementv1.RemediationManual
@@ -278,7 +283,10 @@ var _ = Describe("kubectl berth whatif", func() {
 	It("prints the difference, and sets the exit code", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.Deployment, namespace, "web", nil))).To(Succeed())
-		p := framework.NewPolicy("labels", "package p\n\nlabels.tier := \"gold\"\n", "apps", "deployments", namespace)
+		p := framework.NewPolicy("labels", `package p
+
+labels.tier := "gold"
+`, "apps", "deployments", namespace)
 		p.Spec.Mode, p.Spec.Remediation.Mode = placementv1.ModeEnforce, placementv1.RemediationManual
 		manifest := writeManifest(p)
 		out, err := f.Shell(ctx, "kubectl berth whatif -f "+manifest+"; echo exit code $?")
@@ -305,7 +313,10 @@ var _ = Describe("kubectl berth whatif", func() {
 	It("approves the plan that it shows, and nothing that does not wait for an approval", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.Deployment, namespace, "web", nil))).To(Succeed())
-		p := framework.NewPolicy("asking", "package p\n\nlabels.tier := \"gold\"\n", "apps", "deployments", namespace)
+		p := framework.NewPolicy("asking", `package p
+
+labels.tier := "gold"
+`, "apps", "deployments", namespace)
 		p.Spec.Mode, p.Spec.Remediation.Mode = placementv1.ModeEnforce, placementv1.RemediationApproved
 		f.CreateReadyPolicy(ctx, p)
 		state := func(ctx context.Context) (placementv1.PlanState, error) {
@@ -432,7 +443,10 @@ func randomLabels(r *rand.Rand) map[string]string {
 
 var _ = Describe("kubectl berth doctor", func() {
 	It("says what is wrong, and where to read on", func(ctx SpecContext) {
-		p := framework.NewPolicy("unserved", "package p\n\nwarnings contains name if some name in object.keys(data.kubernetes.gizmos)\n", "apps", "deployments", "nowhere")
+		p := framework.NewPolicy("unserved", `package p
+
+warnings contains name if some name in object.keys(data.kubernetes.gizmos)
+`, "apps", "deployments", "nowhere")
 		f.CreatePolicy(ctx, p)
 		Eventually(func(ctx context.Context) (string, error) {
 			return f.Shell(ctx, "kubectl berth doctor; echo exit code $?")
@@ -455,8 +469,23 @@ var _ = Describe("kubectl berth doctor", func() {
 var _ = Describe("kubectl berth check", func() {
 	It("says what the webhook says when a policy is applied", func(ctx SpecContext) {
 		for _, text := range []string{
-			"package p\n\nannotation.a := \"b\"\n", "package p\n\nlabels.a := b\n", "package p\n\nlabels.a := \"b\" if input.metadata.lables.a\n",
-			"package p\n\nwarnings contains x if some x in data.kubernetes.gadgets\n", "package p\n\nlabels.a := \"b\"\n",
+			`package p
+
+annotation.a := "b"
+`, `package p
+
+labels.a := b
+`, `package p
+
+labels.a := "b" if input.metadata.lables.a
+`,
+			`package p
+
+warnings contains x if some x in data.kubernetes.gadgets
+`, `package p
+
+labels.a := "b"
+`,
 		} {
 			p := framework.NewPolicy("checked", text, "apps", "deployments")
 			manifest := writeManifest(p)

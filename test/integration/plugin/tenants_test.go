@@ -58,7 +58,12 @@ var _ = Describe("A tenant", func() {
 	})
 
 	It("sees what is recorded at an object, and what policies decide for a manifest, without rights on policies", func(ctx SpecContext) {
-		p := framework.NewPolicy(framework.NewName("tiers"), "package p\n\nlabels.tier := \"gold\"\n\nerrors contains \"no bronze here\" if input.metadata.labels.tier == \"bronze\"\n", "apps", "deployments", namespace)
+		p := framework.NewPolicy(framework.NewName("tiers"), `package p
+
+labels.tier := "gold"
+
+errors contains "no bronze here" if input.metadata.labels.tier == "bronze"
+`, "apps", "deployments", namespace)
 		p.Spec.Remediation.Mode = placementv1.RemediationAutomatic
 		web := framework.NewObject(framework.Deployment, namespace, "web", nil)
 		Expect(f.Client.Create(ctx, web)).To(Succeed())
@@ -120,7 +125,10 @@ var _ = Describe("A tenant", func() {
 	})
 
 	It("sees policies, and what is recorded at objects, with the right to read policies alone", func(ctx SpecContext) {
-		p := framework.NewPolicy(framework.NewName("tiers"), "package p\n\nlabels.tier := \"gold\"\n", "apps", "deployments", namespace)
+		p := framework.NewPolicy(framework.NewName("tiers"), `package p
+
+labels.tier := "gold"
+`, "apps", "deployments", namespace)
 		f.CreateReadyPolicy(ctx, p)
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.Deployment, namespace, "web", nil))).To(Succeed())
 		user := "tenant-of-" + namespace

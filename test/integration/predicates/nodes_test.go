@@ -190,7 +190,10 @@ var _ = Describe("Nodes, pods and namespaces", func() {
 		m := start(ctx)
 		namespace, node := f.NewNamespace(ctx, nil), newNodes(ctx, 1)[0]
 		place(ctx, namespace, "there", node, "1")
-		other := framework.NewPolicy(framework.NewName("other"), "package placement\n\nannotations[\"example.com/a\"] := \"1\"\n", "apps", "deployments", namespace)
+		other := framework.NewPolicy(framework.NewName("other"), `package placement
+
+annotations["example.com/a"] := "1"
+`, "apps", "deployments", namespace)
 		f.CreateReadyPolicy(ctx, other)
 		before, err := operatorReads()
 		Expect(err).NotTo(HaveOccurred())

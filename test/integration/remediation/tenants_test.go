@@ -74,7 +74,10 @@ var _ = Describe("The objects of one tenant", func() {
 		GinkgoHelper()
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
 			p.Spec.Rego = rego(fmt.Sprintf("annotations[%q] := %q", tierKey, tier),
-				fmt.Sprintf("errors contains \"closed\" if {\n\t%s\n\tinput.metadata.name != \"o-0\"\n}", in(denied...)))
+				fmt.Sprintf(`errors contains "closed" if {
+	%s
+	input.metadata.name != "o-0"
+}`, in(denied...)))
 		})
 	}
 
@@ -225,7 +228,10 @@ var _ = Describe("The objects of one tenant", func() {
 			GinkgoHelper()
 			f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
 				p.Spec.Rego = rego(fmt.Sprintf("annotations[%q] := %q", tierKey, tier),
-					fmt.Sprintf("annotations[%q] := \"none\" if {\n\t%s\n\tinput.metadata.name == \"o-1\"\n}", tierKey, in(namespaces...)))
+					fmt.Sprintf(`annotations[%q] := "none" if {
+	%s
+	input.metadata.name == "o-1"
+}`, tierKey, in(namespaces...)))
 			})
 		}
 		fails("silver", alice)

@@ -189,7 +189,11 @@ var _ = Describe("With its state in the host cluster, Berth", func() {
 		revision := func(policy string) string { return "ControllerRevision of " + policy + ", owned by 0" }
 		Eventually(state).WithContext(ctx).WithArguments(host).Should(ContainElements(revision(broken), revision(gone)))
 		first.Stop()
-		served.ChangePolicy(ctx, broken, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = "package placement\n\nno rego" })
+		served.ChangePolicy(ctx, broken, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Rego = `package placement
+
+no rego`
+		})
 		served.DeletePolicy(ctx, gone)
 		Expect(state(ctx, host)).To(ContainElements(revision(broken), revision(gone)))
 

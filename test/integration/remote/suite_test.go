@@ -261,7 +261,10 @@ func allowState(ctx context.Context) {
 
 // zone is a policy that places everything into a zone.
 func zone(value string) string {
-	return fmt.Sprintf("package placement\n\nannotations[\"example.com/zone\"] := %q\n", value)
+	return fmt.Sprintf(`package placement
+
+annotations["example.com/zone"] := %q
+`, value)
 }
 
 // tryZone asks where a new ConfigMap would be placed.

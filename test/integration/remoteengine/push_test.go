@@ -368,7 +368,10 @@ var _ = Describe("Modules that Berth keeps in an engine", func() {
 		server := opaserver.Start(GinkgoTB(), opaserver.Options{})
 		onConfigMaps(ctx, good, server.URL()+document, withModule("rules", zone("a")))
 		broken := elsewhere(bad, server.URL()+"/v1/data/other", func(p *placementv1.PlacementPolicy) {
-			p.Spec.Remote.Modules = []placementv1.RemoteModule{{Name: "rules", Rego: "package other\n\nlabels.x := data.nowhere.f(1)\n"}}
+			p.Spec.Remote.Modules = []placementv1.RemoteModule{{Name: "rules", Rego: `package other
+
+labels.x := data.nowhere.f(1)
+`}}
 		})
 		f.CreatePolicy(ctx, broken)
 		expectCondition(ctx, broken.Name, placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonPushFailed)

@@ -36,7 +36,10 @@ import (
 
 // denying is a module that denies ConfigMaps with a key in their data.
 func denying(key string) string {
-	return fmt.Sprintf("package placement\n\nerrors contains \"%[1]s is denied\" if input.data.%[1]s\n", key)
+	return fmt.Sprintf(`package placement
+
+errors contains "%[1]s is denied" if input.data.%[1]s
+`, key)
 }
 
 // configMap returns a ConfigMap with one key in its data.

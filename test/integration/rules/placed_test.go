@@ -99,7 +99,10 @@ var _ = Describe("A policy with rules", func() {
 		p.Spec.Rules[0].Limit = 1
 		Eventually(moduleDigest).WithContext(ctx).WithArguments(p.Name).Should(Equal(digestOf(ctx, p)))
 		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) {
-			p.Spec.Rules, p.Spec.Rego = nil, "package p\n\nlabels.a := \"b\"\n"
+			p.Spec.Rules, p.Spec.Rego = nil, `package p
+
+labels.a := "b"
+`
 		})
 		Eventually(moduleDigest).WithContext(ctx).WithArguments(p.Name).Should(BeEmpty())
 	})

@@ -149,7 +149,10 @@ var unstaged = []string{
 }
 
 // oneCluster gives a cluster.
-const oneCluster = "package zones\n\nclusters := {\"eu-1\"}\n"
+const oneCluster = `package zones
+
+clusters := {"eu-1"}
+`
 
 var propagationPolicy = schema.GroupVersionKind{Group: "policy.karmada.io", Version: "v1alpha1", Kind: "PropagationPolicy"}
 
@@ -159,9 +162,17 @@ func toKarmada(p *placementv1.PlacementPolicy) {
 }
 
 const (
-	zone   = "package zones\n\nannotations[\"example.com/zone\"] := \"a\"\n"
-	reads  = "package zones\n\nannotations[\"example.com/harbours\"] := count(data.kubernetes.harbours)\n"
-	broken = "package zones\n\nthis is not rego"
+	zone = `package zones
+
+annotations["example.com/zone"] := "a"
+`
+	reads = `package zones
+
+annotations["example.com/harbours"] := count(data.kubernetes.harbours)
+`
+	broken = `package zones
+
+this is not rego`
 )
 
 // stage is how a reason comes about, in a world that has the namespace shop with a ConfigMap web and, if the operator is
@@ -292,10 +303,16 @@ var staged = map[string]stage{
 		policy(ctx, "zones", zone, remediation(placementv1.RemediationOff))
 	}},
 	placementv1.ReasonEvaluationFailed: {condition: placementv1.ConditionCompliant, do: func(ctx context.Context) {
-		policy(ctx, "zones", "package zones\n\nlabels[\"n\"] := json.unmarshal(\"1\")\n")
+		policy(ctx, "zones", `package zones
+
+labels["n"] := json.unmarshal("1")
+`)
 	}, after: correct},
 	placementv1.ReasonObjectsUndecided: {condition: placementv1.ConditionReady, do: func(ctx context.Context) {
-		policy(ctx, "zones", "package zones\n\nlabels[\"n\"] := json.unmarshal(\"1\")\n")
+		policy(ctx, "zones", `package zones
+
+labels["n"] := json.unmarshal("1")
+`)
 	}, after: correct, shows: "configmaps shop/web: can't be decided"},
 	placementv1.ReasonForbiddenTargets: {condition: placementv1.ConditionCompliant, do: func(ctx context.Context) {
 		harbours(ctx)
@@ -343,7 +360,10 @@ annotations["example.com/n"] := n
 		rollOut(ctx, placementv1.RolloutStage{Soak: &metav1.Duration{Duration: time.Hour}}, strings.ReplaceAll(zone, `"a"`, `"b"`))
 	}, shows: `"name":"all"`},
 	placementv1.ReasonRolloutPaused: {condition: placementv1.ConditionRolledOut, do: func(ctx context.Context) {
-		rollOut(ctx, placementv1.RolloutStage{}, "package zones\n\nlabels[\"n\"] := json.unmarshal(\"1\")\n")
+		rollOut(ctx, placementv1.RolloutStage{}, `package zones
+
+labels["n"] := json.unmarshal("1")
+`)
 	}, shows: "configmaps shop/web: can't be decided"},
 	placementv1.ReasonRolledBack: {condition: placementv1.ConditionRolledOut, do: func(ctx context.Context) {
 		rollOut(ctx, placementv1.RolloutStage{}, strings.ReplaceAll(zone, `"a"`, `"b"`))
@@ -381,7 +401,10 @@ annotations["example.com/n"] := n
 		}
 	}, shows: "eu-1"},
 	placementv1.ReasonDeliveryFailed: {condition: placementv1.ConditionDelivered, do: func(ctx context.Context) {
-		policy(ctx, "zones", "package zones\n\nclusters contains sprintf(\"eu-%d\", [i]) if some i in numbers.range(1, 101)\n", func(p *placementv1.PlacementPolicy) {
+		policy(ctx, "zones", `package zones
+
+clusters contains sprintf("eu-%d", [i]) if some i in numbers.range(1, 101)
+`, func(p *placementv1.PlacementPolicy) {
 			p.Spec.Delivery = &placementv1.Delivery{KubeFleet: &placementv1.KubeFleetDelivery{}}
 		})
 	}, after: func(ctx context.Context) {
@@ -406,7 +429,10 @@ annotations["example.com/n"] := n
 				"--namespace="+namespace, "create", "-f", "-")
 		}
 		DeferCleanup(f.MustKubectl, "", "--namespace=shop", "delete", "clusterprofile", "twin")
-		policy(ctx, "zones", "package zones\n\nannotations[\"example.com/clusters\"] := count(data.clusters)\n")
+		policy(ctx, "zones", `package zones
+
+annotations["example.com/clusters"] := count(data.clusters)
+`)
 	}, after: func(ctx context.Context) {
 		f.MustKubectl(ctx, "", "--namespace=default", "delete", "clusterprofile", "twin")
 	}, shows: "twin"},
@@ -436,7 +462,12 @@ func closeTo(ctx context.Context, namespaces ...string) {
 	})
 	f.AwaitReady(ctx, "zones")
 	Eventually(condition).WithContext(ctx).WithArguments(placementv1.ConditionCompliant).Should(HaveField("Status", metav1.ConditionTrue))
-	f.ChangePolicy(ctx, "zones", func(p *placementv1.PlacementPolicy) { p.Spec.Rego = "package zones\n\nerrors := [\"closed\"]\n" })
+	f.ChangePolicy(ctx, "zones", func(p *placementv1.PlacementPolicy) {
+		p.Spec.Rego = `package zones
+
+errors := ["closed"]
+`
+	})
 }
 
 // rollOut changes the policy zones, which is in force, to a text that comes into force in one stage with all namespaces.

@@ -207,7 +207,10 @@ func (c *churn) policyName(i int) string { return fmt.Sprintf("%s-%d", c.label, 
 // label of the workload, by numbers at random.
 func (c *churn) policy(i int) *placementv1.PlacementPolicy {
 	name := c.policyName(i)
-	text := fmt.Sprintf("package placement\n\nannotations[%q] := data.kubernetes.namespaces[input.metadata.namespace].metadata.labels.team\n", decided)
+	text := fmt.Sprintf(`package placement
+
+annotations[%q] := data.kubernetes.namespaces[input.metadata.namespace].metadata.labels.team
+`, decided)
 	p := framework.NewPolicy(name, text, "apps", "deployments")
 	p.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"churn": c.label}}
 	if i > 0 {

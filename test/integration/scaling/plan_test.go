@@ -93,7 +93,10 @@ var _ = Describe("A plan of many moves", func() {
 			DeferCleanup(func(ctx SpecContext) { Expect(f.Client.Delete(ctx, obj)).To(Succeed()) })
 		}
 		name := "plan-of-" + namespace
-		p := framework.NewPolicy(name, "package plan\n\nclusters contains name if data.clusters[name].labels.region == \"eu\"\n", "apps", "deployments", namespace)
+		p := framework.NewPolicy(name, `package plan
+
+clusters contains name if data.clusters[name].labels.region == "eu"
+`, "apps", "deployments", namespace)
 		p.Spec.Remediation.Budget = &placementv1.RemediationBudget{MaxPerMinute: perMinute}
 		f.CreateReadyPolicy(ctx, p)
 		Eventually(func(ctx context.Context) error {

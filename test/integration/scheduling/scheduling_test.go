@@ -139,7 +139,11 @@ var _ = Describe("The rule scheduling", func() {
 		text := "metadata: {labels: {version: '1', tenant: x}}\nspec: {automountServiceAccountToken: false, " + containers + "}"
 		Expect(f.Client.Create(ctx, object(pod, namespace, "a", text))).To(Succeed())
 		Expect(at(ctx, pod, namespace, "a", "spec.affinity")).To(WithTransform(func(v any) string { return fmt.Sprint(v) }, ContainSubstring("operator:NotIn")))
-		f.ChangePolicy(ctx, p, func(p *placementv1.PlacementPolicy) { p.Spec.Rego += "\nlabels.b := \"1\"\n" })
+		f.ChangePolicy(ctx, p, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Rego += `
+labels.b := "1"
+`
+		})
 		Eventually(at).WithContext(ctx).WithArguments(pod, namespace, "a", "metadata.labels.b").Should(Equal("1"))
 		// The status may have none yet, and have the missing label for a moment.
 		Eventually(func(g Gomega, ctx context.Context) {
