@@ -137,7 +137,7 @@ func (c checker) check(file string, text []byte) []finding {
 	}
 	if path.Ext(file) == ".go" {
 		out = slices.Concat(out, checkColumns(file, views[comments]), checkExpressions(file, text), checkWaits(file, text),
-			checkQuestions(file, text))
+			checkQuestions(file, text), checkRego(file, text))
 	}
 	slices.SortFunc(out, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(a.phrase, b.phrase))

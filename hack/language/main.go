@@ -16,8 +16,8 @@ limitations under the License.
 
 // Command language fails if files of the repository contain phrases or names that rules.go bans, comments that name
 // identifiers that do not exist, Go files without the license header, CEL expressions that are too long, code that waits
-// without package notify, or methods that are named as questions and change their receiver. It reads the files that git lists,
-// and prints one line for each finding.
+// without package notify, methods that are named as questions and change their receiver, or tests with escaped Rego. It reads
+// the files that git lists, and prints one line for each finding.
 package main
 
 import (
