@@ -40,38 +40,8 @@ import (
 // Controller is the name of the reporting controller in all events of Berth.
 const Controller = "berth"
 
-// Reasons and actions of events.
+// Actions of events.
 const (
-	ReasonDenied             = "PlacementDenied"
-	ReasonEvaluationFailed   = "PlacementEvaluationFailed"
-	ReasonQuotaDenied        = "QuotaDenied"
-	ReasonQuotaUnchecked     = "QuotaUnchecked"
-	ReasonRemediated         = "PlacementRemediated"
-	ReasonEvicted            = "PlacementEvicted"
-	ReasonRemediationFailed  = "PlacementRemediationFailed"
-	ReasonRemediationStopped = "PlacementRemediationStopped"
-	ReasonPolicyReady        = "PolicyReady"
-	ReasonPolicyNotReady     = "PolicyNotReady"
-	ReasonPolicyUndecided    = "PolicyUndecided"
-	ReasonPolicyDecided      = "PolicyDecided"
-	ReasonPolicyViolated     = "PolicyViolated"
-	ReasonClustersAmbiguous  = "ClustersAmbiguous"
-	ReasonRemediationPaused  = "PlacementRemediationPaused"
-	ReasonRemediationResumed = "PlacementRemediationResumed"
-	ReasonPlanStarted        = "PlacementPlanStarted"
-	ReasonPlanCompleted      = "PlacementPlanCompleted"
-	ReasonPlanWaits          = "PlacementPlanWaiting"
-	ReasonPlanApproved       = "PlacementPlanApproved"
-	ReasonPlanNotApproved    = "PlacementPlanNotApproved"
-	ReasonStageReached       = "PlacementStageReached"
-	ReasonStageWaits         = "PlacementStageWaiting"
-	ReasonRolloutPaused      = "PlacementRolloutPaused"
-	ReasonRolloutCompleted   = "PlacementRolloutCompleted"
-	ReasonRolledBack         = "PlacementRolledBack"
-	ReasonDeliveryFailed     = "PlacementDeliveryFailed"
-	ReasonRemoteFailing      = "RemoteEngineFailing"
-	ReasonRemoteRecovered    = "RemoteEngineRecovered"
-
 	actionAdmit     = "Admit"
 	actionAsk       = "Ask"
 	actionReport    = "Report"
@@ -81,25 +51,33 @@ const (
 	actionSum       = "Sum"
 )
 
-// Kind is a kind of Event: the values of its fields type, reason, and action.
+// Kind is a kind of Event: the values of its fields type, reason, and action. hack/reference writes the list of kinds from the comments
+// of the declarations below.
 type Kind struct{ Type, Reason, Action string }
 
-// Kinds of events on objects.
+// Events on objects.
 var (
-	// Denied means that a policy denied an object.
-	Denied = Kind{corev1.EventTypeWarning, ReasonDenied, actionAdmit}
-	// EvaluationFailed means that an object could not be decided.
-	EvaluationFailed = Kind{corev1.EventTypeWarning, ReasonEvaluationFailed, actionAdmit}
-	// QuotaUnchecked means that an object was admitted without a quota check.
-	QuotaUnchecked = Kind{corev1.EventTypeWarning, ReasonQuotaUnchecked, actionAdmit}
-	// Remediated means that an existing object was brought into line.
-	Remediated = Kind{corev1.EventTypeNormal, ReasonRemediated, actionRemediate}
-	// Evicted means that a running Pod was evicted, so that its controller creates one that is in line.
-	Evicted = Kind{corev1.EventTypeNormal, ReasonEvicted, actionRemediate}
-	// RemediationFailed means that an existing object could not be brought into line.
-	RemediationFailed = Kind{corev1.EventTypeWarning, ReasonRemediationFailed, actionRemediate}
-	// RemediationStopped means that an object's decision does not settle, so that the object is no longer patched.
-	RemediationStopped = Kind{corev1.EventTypeWarning, ReasonRemediationStopped, actionRemediate}
+	// Denied: a policy denied the object.
+	Denied = Kind{corev1.EventTypeWarning, "PlacementDenied", actionAdmit}
+	// EvaluationFailed: the object could not be decided.
+	EvaluationFailed = Kind{corev1.EventTypeWarning, "PlacementEvaluationFailed", actionAdmit}
+	// QuotaUnchecked: the object was admitted without a quota check.
+	QuotaUnchecked = Kind{corev1.EventTypeWarning, "QuotaUnchecked", actionAdmit}
+	// Remediated: Berth patched the object. The message has the cause, and who approved it.
+	Remediated = Kind{corev1.EventTypeNormal, "PlacementRemediated", actionRemediate}
+	// Evicted: the same, if Berth evicted a running Pod.
+	Evicted = Kind{corev1.EventTypeNormal, "PlacementEvicted", actionRemediate}
+	// RemediationFailed: the object could not be patched or evicted.
+	RemediationFailed = Kind{corev1.EventTypeWarning, "PlacementRemediationFailed", actionRemediate}
+	// RemediationStopped: patches or evictions of the object have no lasting effect, so Berth stops for now. On a policy: Berth can't store
+	// the approved plan.
+	RemediationStopped = Kind{corev1.EventTypeWarning, "PlacementRemediationStopped", actionRemediate}
+)
+
+// Events on quotas and LimitedResources.
+var (
+	// QuotaDenied: a request was denied.
+	QuotaDenied = Kind{corev1.EventTypeWarning, "QuotaDenied", actionAdmit}
 )
 
 // sumTexts are the formats of the messages of sums, by the kind of the events; other kinds have no sums. Each takes the number of events
@@ -114,8 +92,8 @@ var sumTexts = map[Kind]string{
 
 // onObjects are the reasons of Events on objects that policies match. An Event that sums up such Events has the same reason as these.
 var onObjects = sets.New(
-	ReasonDenied, ReasonEvaluationFailed, ReasonQuotaUnchecked, ReasonRemediated, ReasonEvicted, ReasonRemediationFailed,
-	ReasonRemediationStopped,
+	Denied.Reason, EvaluationFailed.Reason, QuotaUnchecked.Reason, Remediated.Reason, Evicted.Reason, RemediationFailed.Reason,
+	RemediationStopped.Reason,
 )
 
 // OnObjects reports whether Berth emits Events with this reporting controller and reason on the objects that policies match. Such an Event
@@ -124,59 +102,65 @@ func OnObjects(controller, reason string) bool {
 	return controller == Controller && onObjects.Has(reason)
 }
 
-// Kinds of events on policies.
+// Events on policies.
 var (
-	// PolicyReady means that the policy is in force.
-	PolicyReady = Kind{corev1.EventTypeNormal, ReasonPolicyReady, actionReport}
-	// PolicyNotReady means that the policy is not in force, for a reason that is not a normal step after it was created
-	// or changed.
-	PolicyNotReady = Kind{corev1.EventTypeWarning, ReasonPolicyNotReady, actionReport}
-	// PolicyUndecided means that the policy can't decide some existing objects, and could decide all before.
-	PolicyUndecided = Kind{corev1.EventTypeWarning, ReasonPolicyUndecided, actionReport}
-	// PolicyDecided means that the policy can decide all existing objects again.
-	PolicyDecided = Kind{corev1.EventTypeNormal, ReasonPolicyDecided, actionReport}
-	// PolicyViolated means that some existing objects now differ from the policy's decision, and none did before.
-	PolicyViolated = Kind{corev1.EventTypeWarning, ReasonPolicyViolated, actionReport}
-	// ClustersAmbiguous means that several objects of the inventories that the policy reads have the name of one cluster.
-	ClustersAmbiguous = Kind{corev1.EventTypeWarning, ReasonClustersAmbiguous, actionReport}
-	// RemediationPaused means that a change of the policy or of its data would harm too many objects, so that remediation
-	// is paused.
-	RemediationPaused = Kind{corev1.EventTypeWarning, ReasonRemediationPaused, actionRemediate}
-	// RemediationResumed means that the policy's remediation continues after a pause.
-	RemediationResumed = Kind{corev1.EventTypeNormal, ReasonRemediationResumed, actionRemediate}
-	// PlanStarted means that existing objects have to be moved, and that Berth begins to move them.
-	PlanStarted = Kind{corev1.EventTypeNormal, ReasonPlanStarted, actionRemediate}
-	// PlanCompleted means that no object of the plan has to be moved any more.
-	PlanCompleted = Kind{corev1.EventTypeNormal, ReasonPlanCompleted, actionRemediate}
-	// PlanWaits means that a plan waits for its approval, PlanApproved that it has it, and PlanNotApproved that an annotation
-	// approves another plan, which there is not.
-	PlanWaits       = Kind{corev1.EventTypeNormal, ReasonPlanWaits, actionRemediate}
-	PlanApproved    = Kind{corev1.EventTypeNormal, ReasonPlanApproved, actionRemediate}
-	PlanNotApproved = Kind{corev1.EventTypeWarning, ReasonPlanNotApproved, actionRemediate}
-	// StageReached means that a new version of the policy decides in another stage of its rollout, and StageWaits that a stage
-	// waits for its approval.
-	StageReached = Kind{corev1.EventTypeNormal, ReasonStageReached, actionRollOut}
-	StageWaits   = Kind{corev1.EventTypeNormal, ReasonStageWaits, actionRollOut}
-	// RolloutPaused means that the rollout does not go on, because too many objects failed or remediation is paused.
-	RolloutPaused = Kind{corev1.EventTypeWarning, ReasonRolloutPaused, actionRollOut}
-	// RolloutCompleted means that a new version of the policy decides everywhere.
-	RolloutCompleted = Kind{corev1.EventTypeNormal, ReasonRolloutCompleted, actionRollOut}
-	// RolledBack means that the revision in spec.rollout.revision decides everywhere.
-	RolledBack = Kind{corev1.EventTypeNormal, ReasonRolledBack, actionRollOut}
-	// DeliveryFailed means that objects of a multi-cluster system could not be written, for example because one of the same name
-	// belongs to another client.
-	DeliveryFailed = Kind{corev1.EventTypeWarning, ReasonDeliveryFailed, actionDeliver}
-	// RemoteFailing means that the policy's remote engine does not answer.
-	RemoteFailing = Kind{corev1.EventTypeWarning, ReasonRemoteFailing, actionAsk}
-	// RemoteRecovered means that the policy's remote engine answers again.
-	RemoteRecovered = Kind{corev1.EventTypeNormal, ReasonRemoteRecovered, actionAsk}
+	// PolicyReady: the policy decides.
+	PolicyReady = Kind{corev1.EventTypeNormal, "PolicyReady", actionReport}
+	// PolicyNotReady: it does not, and a user has to act.
+	PolicyNotReady = Kind{corev1.EventTypeWarning, "PolicyNotReady", actionReport}
+	// PolicyUndecided: some existing objects can't be decided. Before, all could.
+	PolicyUndecided = Kind{corev1.EventTypeWarning, "PolicyUndecided", actionReport}
+	// PolicyDecided: all can be decided again.
+	PolicyDecided = Kind{corev1.EventTypeNormal, "PolicyDecided", actionReport}
+	// PolicyViolated: some existing objects differ from their decision. Before, none did.
+	PolicyViolated = Kind{corev1.EventTypeWarning, "PolicyViolated", actionReport}
+	// ClustersAmbiguous: several objects of the inventories have the name of one cluster.
+	ClustersAmbiguous = Kind{corev1.EventTypeWarning, "ClustersAmbiguous", actionReport}
+	// DeliveryFailed: objects of a multi-cluster system could not be written.
+	DeliveryFailed = Kind{corev1.EventTypeWarning, "PlacementDeliveryFailed", actionDeliver}
+	// RemoteFailing: the remote engine does not answer a replica, or the circuit breaker opens.
+	RemoteFailing = Kind{corev1.EventTypeWarning, "RemoteEngineFailing", actionAsk}
+	// RemoteRecovered: it answers again.
+	RemoteRecovered = Kind{corev1.EventTypeNormal, "RemoteEngineRecovered", actionAsk}
+)
+
+// Events on policies, of remediation. See docs/existing-objects.md.
+var (
+	// RemediationPaused: a change would harm too many objects, or too many failed.
+	RemediationPaused = Kind{corev1.EventTypeWarning, "PlacementRemediationPaused", actionRemediate}
+	// RemediationResumed: remediation goes on after a pause.
+	RemediationResumed = Kind{corev1.EventTypeNormal, "PlacementRemediationResumed", actionRemediate}
+	// PlanStarted: Berth begins to move objects.
+	PlanStarted = Kind{corev1.EventTypeNormal, "PlacementPlanStarted", actionRemediate}
+	// PlanCompleted: no object of the plan has to be moved.
+	PlanCompleted = Kind{corev1.EventTypeNormal, "PlacementPlanCompleted", actionRemediate}
+	// PlanWaits: a plan waits for its approval.
+	PlanWaits = Kind{corev1.EventTypeNormal, "PlacementPlanWaiting", actionRemediate}
+	// PlanApproved: a user approved the plan.
+	PlanApproved = Kind{corev1.EventTypeNormal, "PlacementPlanApproved", actionRemediate}
+	// PlanNotApproved: the annotation approves another plan.
+	PlanNotApproved = Kind{corev1.EventTypeWarning, "PlacementPlanNotApproved", actionRemediate}
+)
+
+// Events on policies, of rollouts. See docs/rollout.md.
+var (
+	// StageReached: the new version decides in another stage.
+	StageReached = Kind{corev1.EventTypeNormal, "PlacementStageReached", actionRollOut}
+	// StageWaits: the next stage waits for its approval.
+	StageWaits = Kind{corev1.EventTypeNormal, "PlacementStageWaiting", actionRollOut}
+	// RolloutPaused: too many objects failed, or remediation is paused.
+	RolloutPaused = Kind{corev1.EventTypeWarning, "PlacementRolloutPaused", actionRollOut}
+	// RolloutCompleted: the new version decides everywhere.
+	RolloutCompleted = Kind{corev1.EventTypeNormal, "PlacementRolloutCompleted", actionRollOut}
+	// RolledBack: the revision in spec.rollout.revision decides everywhere.
+	RolledBack = Kind{corev1.EventTypeNormal, "PlacementRolledBack", actionRollOut}
 )
 
 // steps are the reasons of events of which each message tells of another step, such as a move with its cause. So Events of these are
 // combined to a series only if their messages are equal.
 var steps = sets.New(
-	ReasonRemediated, ReasonEvicted, ReasonPlanStarted, ReasonPlanCompleted, ReasonPlanWaits, ReasonPlanApproved, ReasonPlanNotApproved,
-	ReasonStageReached, ReasonStageWaits, ReasonRolloutCompleted, ReasonRolledBack,
+	Remediated.Reason, Evicted.Reason, PlanStarted.Reason, PlanCompleted.Reason, PlanWaits.Reason, PlanApproved.Reason,
+	PlanNotApproved.Reason, StageReached.Reason, StageWaits.Reason, RolloutCompleted.Reason, RolledBack.Reason,
 )
 
 // maxNote is the maximum length of a note in the events API, in bytes.
@@ -203,7 +187,7 @@ func (r *Recorder) QuotaDenied(by runtime.Object, namespace, message string) {
 	if of, err := meta.Accessor(by); err != nil || of.GetNamespace() == "" {
 		note = "a request was denied because of this object; the response to the request names the namespace and the amounts"
 	}
-	r.On(by, Kind{corev1.EventTypeWarning, ReasonQuotaDenied, actionAdmit}, note)
+	r.On(by, QuotaDenied, note)
 }
 
 // OnPolicy emits an Event on the policy with a name, unless the reader can't get the policy, such as because it was deleted. The Event is

@@ -70,7 +70,7 @@ var _ = Describe("A policy that runs for ever", func() {
 		}
 		denied.Wait()
 		Expect(meanwhile).NotTo(BeZero(), "the others wait for those that are stuck")
-		Eventually(f.EventNotes).WithContext(ctx).WithArguments(stuck, events.ReasonEvaluationFailed).
+		Eventually(f.EventNotes).WithContext(ctx).WithArguments(stuck, events.EvaluationFailed.Reason).
 			Should(ContainElement(ContainSubstring(deadline)))
 		Expect(operator.Ready(ctx)).To(Succeed())
 		Expect(operator.Series("berth_decision_errors_total", `policy="`+name+`"`, `source="admission"`)).To(HaveEach(BeEquivalentTo(3)))
@@ -112,7 +112,7 @@ var _ = Describe("A result that the decision contract does not know", func() {
 			f.CreateReadyPolicy(ctx, framework.NewPolicy(name, rego(rules), "", "configmaps", namespace))
 			Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "c", nil))).To(MatchError(And(
 				ContainSubstring("PlacementPolicy %q can't decide", name), ContainSubstring(rule), ContainSubstring(message))))
-			Eventually(f.EventNotes).WithContext(ctx).WithArguments(namespace, events.ReasonEvaluationFailed).
+			Eventually(f.EventNotes).WithContext(ctx).WithArguments(namespace, events.EvaluationFailed.Reason).
 				Should(ConsistOf(And(ContainSubstring(name), ContainSubstring(rule))))
 		},
 		Entry("a label that is no string", `labels["n"] := json.unmarshal("1")`, "rule labels", `key "n": must be a string, is a number`),

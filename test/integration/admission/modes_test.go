@@ -81,7 +81,7 @@ var _ = Describe("A policy's mode", func() {
 			Expect(got.GetAnnotations()).NotTo(Or(HaveKey("example.com/zone"), HaveKey(placementv1.RequestedAnnotation)))
 			Expect(got.GetLabels()).To(BeEmpty())
 		}
-		Expect(f.EventNotes(ctx, namespace, events.ReasonDenied)).To(BeEmpty())
+		Expect(f.EventNotes(ctx, namespace, events.Denied.Reason)).To(BeEmpty())
 	})
 
 	It("DryRun shows nothing to the client, and counts", func(ctx SpecContext) {
@@ -113,8 +113,8 @@ var _ = Describe("A dry run on the server", Label("versions"), func() {
 		other := framework.Manifest(framework.NewObject(framework.ConfigMap, namespace, "marker", map[string]string{"example.com/forbidden": "x"}))
 		_, err = f.Kubectl(ctx, other, "create", "-f", "-")
 		Expect(err).To(HaveOccurred())
-		Eventually(f.EventNotes).WithContext(ctx).WithArguments(namespace, events.ReasonDenied).ShouldNot(BeEmpty())
+		Eventually(f.EventNotes).WithContext(ctx).WithArguments(namespace, events.Denied.Reason).ShouldNot(BeEmpty())
 		Expect(f.MustKubectl(ctx, "", "get", "events", "-n", namespace, "-o", "name")).NotTo(ContainSubstring("forbidden."))
-		Expect(f.EventNotes(ctx, namespace, events.ReasonDenied)).To(HaveLen(1))
+		Expect(f.EventNotes(ctx, namespace, events.Denied.Reason)).To(HaveLen(1))
 	})
 })

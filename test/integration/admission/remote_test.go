@@ -173,8 +173,8 @@ var _ = Describe("An engine elsewhere that fails for a while", func() {
 		Expect(stored(ctx, framework.ConfigMap, namespace, "ill")).To(BeEmpty())
 		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReplicated).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotAnswering, server.URL))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReady).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotAnswering))
-		Eventually(about).WithContext(ctx).WithArguments(events.ReasonRemoteFailing).Should(ContainElement(ContainSubstring(server.URL)))
-		Eventually(f.EventNotes).WithContext(ctx).WithArguments(namespace, events.ReasonEvaluationFailed).Should(ConsistOf(And(
+		Eventually(about).WithContext(ctx).WithArguments(events.RemoteFailing.Reason).Should(ContainElement(ContainSubstring(server.URL)))
+		Eventually(f.EventNotes).WithContext(ctx).WithArguments(namespace, events.EvaluationFailed.Reason).Should(ConsistOf(And(
 			ContainSubstring(name), ContainSubstring("500"), ContainSubstring("ignored, as its failurePolicy says"))))
 		endpoint := `endpoint="` + server.URL + `"`
 		Expect(operator.Series("berth_remote_requests_total", endpoint, `fault="server"`)).NotTo(BeEmpty())
@@ -184,7 +184,7 @@ var _ = Describe("An engine elsewhere that fails for a while", func() {
 		Expect(create(ctx, "again")).To(Succeed())
 		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReplicated).WithTimeout(2 * framework.Timeout).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonNoDataRead, "the engine "+server.URL+" answers"))
 		f.AwaitReady(ctx, name)
-		Eventually(about).WithContext(ctx).WithArguments(events.ReasonRemoteRecovered).Should(ContainElement("again;"))
+		Eventually(about).WithContext(ctx).WithArguments(events.RemoteRecovered.Reason).Should(ContainElement("again;"))
 
 		f.DeletePolicy(ctx, name)
 		for _, metric := range []string{"berth_remote_requests_total", "berth_remote_circuit_open"} {

@@ -110,7 +110,7 @@ var _ = Describe("The webhook for workloads", Label("versions"), func() {
 			Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, metav1.NamespaceDefault, framework.NewName("c"), nil))).NotTo(Succeed())
 			if !stopped {
 				// The events of denials are not themselves denied.
-				Eventually(f.EventNotes).WithContext(ctx).WithArguments(metav1.NamespaceDefault, events.ReasonDenied).
+				Eventually(f.EventNotes).WithContext(ctx).WithArguments(metav1.NamespaceDefault, events.Denied.Reason).
 					Should(ContainElement(ContainSubstring(p.Name)))
 			}
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: framework.NewName("node")}}

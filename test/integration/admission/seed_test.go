@@ -168,7 +168,7 @@ var _ = Describe("The seed's policy", func() {
 		Expect(out).To(ContainSubstring(`PlacementPolicy "` + policy + `": no cluster in the EU has PCI level 9`))
 		_, err = f.Get(ctx, framework.ReplicaSet, namespace, "nginx")
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
-		Eventually(f.EventNotes).WithContext(ctx).WithArguments(namespace, events.ReasonDenied).
+		Eventually(f.EventNotes).WithContext(ctx).WithArguments(namespace, events.Denied.Reason).
 			Should(ConsistOf(ContainSubstring("no cluster in the EU has PCI level 9")))
 	})
 })

@@ -142,7 +142,7 @@ var _ = Describe("An object that says that it is being deleted", func() {
 		Consistently(versions).WithContext(ctx).Should(Equal(versions(ctx)))
 		var told corev1.EventList
 		Expect(f.Client.List(ctx, &told, client.InNamespace(namespace))).To(Succeed())
-		Expect(told.Items).NotTo(ContainElement(HaveField("Reason", events.ReasonRemediationFailed)))
+		Expect(told.Items).NotTo(ContainElement(HaveField("Reason", events.RemediationFailed.Reason)))
 
 		Expect(mergePatch(ctx, violating, `{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"}]}}`)).To(Succeed())
 		Expect(mergePatch(ctx, violating, `{"metadata": {"finalizers": null}}`)).To(Succeed())

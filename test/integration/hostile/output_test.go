@@ -60,7 +60,7 @@ var _ = Describe("A value with control characters", func() {
 		err := f.Client.Create(ctx, denied)
 		Expect(err).To(MatchError(ContainSubstring("team " + printed)))
 		Expect(err.Error()).NotTo(Or(ContainSubstring("\n"), ContainSubstring("\x1b")))
-		Eventually(notes).WithContext(ctx).WithArguments(namespace, "denied", events.ReasonDenied).Should(ConsistOf(HaveSuffix("team " + printed)))
+		Eventually(notes).WithContext(ctx).WithArguments(namespace, "denied", events.Denied.Reason).Should(ConsistOf(HaveSuffix("team " + printed)))
 
 		// The API server drops warnings with control characters.
 		text, err := framework.NewObject(framework.ConfigMap, namespace, "warned", map[string]string{"warned": value}).MarshalJSON()
@@ -85,14 +85,14 @@ var _ = Describe("An Event in the namespace default", func() {
 		}
 		Expect(create("secret-project")).To(Succeed())
 		Expect(create("secret-project-2")).To(framework.BeForbidden("exceeded quota: " + label))
-		Eventually(notes).WithContext(ctx).WithArguments("default", label, events.ReasonQuotaDenied).Should(And(HaveLen(1), Not(ContainElement(named))))
+		Eventually(notes).WithContext(ctx).WithArguments("default", label, events.QuotaDenied.Reason).Should(And(HaveLen(1), Not(ContainElement(named))))
 
 		By("failing to decide an object")
 		p := framework.NewPolicy(framework.NewName("undecided"), rego(`labels.value := value if some value in split(input.metadata.annotations["values"], ",")`), "", "configmaps", namespace)
 		f.CreatePolicy(ctx, p)
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionReady).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonObjectsUndecided, namespace+"/secret-project"), "the condition names it")
-		Eventually(notes).WithContext(ctx).WithArguments("default", p.Name, events.ReasonPolicyUndecided).Should(And(ConsistOf(HavePrefix("1 objects can't be decided")), Not(ContainElement(named))))
+		Eventually(notes).WithContext(ctx).WithArguments("default", p.Name, events.PolicyUndecided.Reason).Should(And(ConsistOf(HavePrefix("1 objects can't be decided")), Not(ContainElement(named))))
 	})
 
 	It("names none when remediation is paused", func(ctx SpecContext) {
@@ -116,7 +116,7 @@ var _ = Describe("An Event in the namespace default", func() {
 		})
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionPaused).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNamespacesPaused, "such as configmaps "+namespace+"/secret-00"))
-		Eventually(notes).WithContext(ctx).WithArguments("default", p.Name, events.ReasonRemediationPaused).
+		Eventually(notes).WithContext(ctx).WithArguments("default", p.Name, events.RemediationPaused.Reason).
 			Should(And(HaveLen(1), HaveEach(And(ContainSubstring("12 denied"), Not(ContainSubstring("secret-"))))))
 		Expect(strings.Contains(namespace, "secret")).To(BeFalse())
 	})

@@ -120,7 +120,7 @@ var _ = Describe("An admission review of many bytes", func() {
 			var told eventsv1.EventList
 			err := f.Client.List(ctx, &told, client.InNamespace(namespace))
 			return told.Items, err
-		}).WithContext(ctx).Should(ContainElement(And(HaveField("Reason", events.ReasonEvaluationFailed), HaveField("Regarding.Name", "aliases"))))
+		}).WithContext(ctx).Should(ContainElement(And(HaveField("Reason", events.EvaluationFailed.Reason), HaveField("Regarding.Name", "aliases"))))
 	})
 
 	It("is counted by quotas", func(ctx SpecContext) {

@@ -124,7 +124,7 @@ var _ = Describe("A change that would leave most objects nowhere", func() {
 		f.MustKubectl(ctx, "", "delete", "clusterprofiles", "--all", "-n", fleet)
 		expectPausedIn(ctx, name, namespace, fmt.Sprintf("%d of the %d matched objects", objects, objects), "left without clusters", "o-00", "kubectl annotate plpol "+name)
 		Consistently(versions).WithContext(ctx).WithArguments(framework.ConfigMap, namespace).Should(Equal(before))
-		Eventually(policyEvents).WithContext(ctx).WithArguments(name).Should(ContainElement(events.ReasonRemediationPaused))
+		Eventually(policyEvents).WithContext(ctx).WithArguments(name).Should(ContainElement(events.RemediationPaused.Reason))
 		Expect(total("berth_policy_paused_namespaces", fmt.Sprintf("policy=%q", name))).To(Equal(1))
 
 		By("leaving the placement of an object that its owner changes")
@@ -152,7 +152,7 @@ var _ = Describe("A change that would leave most objects nowhere", func() {
 		expectNotPaused(ctx, name)
 		expectCompliant(ctx, name)
 		Expect(versions(ctx, framework.ConfigMap, namespace)).To(Equal(before))
-		Eventually(policyEvents).WithContext(ctx).WithArguments(name).Should(ContainElement(events.ReasonRemediationResumed))
+		Eventually(policyEvents).WithContext(ctx).WithArguments(name).Should(ContainElement(events.RemediationResumed.Reason))
 
 		By("moving them when somebody releases the change")
 		f.MustKubectl(ctx, "", "delete", "clusterprofiles", "--all", "-n", fleet)
@@ -265,7 +265,7 @@ var _ = Describe("A label that flaps", func() {
 		var all []string
 		for object, n := range remediationsBelow(namespace) {
 			Expect(n).To(BeNumerically("<=", 6), object)
-			notes, err := eventNotes(ctx, namespace, object, events.ReasonRemediated)
+			notes, err := eventNotes(ctx, namespace, object, events.Remediated.Reason)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(len(notes)).To(BeNumerically("<=", 2), "one for each direction: %v", notes)
 			all = append(all, notes...)

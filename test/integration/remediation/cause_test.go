@@ -92,7 +92,7 @@ var _ = Describe("The cause of a move", func() {
 		done := plan(ctx, name, placementv1.PlanCompleted, Fields{
 			"Message": Equal("clusterprofiles.multicluster.x-k8s.io changed"), "Causes": ConsistOf(cause),
 		})
-		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, "web", events.ReasonRemediated).Should(ConsistOf(HaveSuffix("; cause: " + cause)))
+		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, "web", events.Remediated.Reason).Should(ConsistOf(HaveSuffix("; cause: " + cause)))
 		logged().Should(ContainElement(MatchFields(IgnoreExtras, Fields{
 			"Source": Equal(decisionlog.Remediation), "Action": Equal(decisionlog.Patched), "Causes": ConsistOf(cause), "Plans": ConsistOf(done.Digest),
 			"Policies": ConsistOf(decisionlog.Policy{Name: name, Generation: 1}), "Changes": Equal(change(new("yes"), "no")), "ApprovedBy": BeEmpty(),
@@ -109,7 +109,7 @@ var _ = Describe("The cause of a move", func() {
 			"Changes": Equal(change(new("no"), "maybe")), "ApprovedBy": ConsistOf("berth-admin"),
 		})))
 		Expect(log.of(namespace, "web")).To(HaveLen(3))
-		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, "web", events.ReasonRemediated).Should(ConsistOf(
+		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, "web", events.Remediated.Reason).Should(ConsistOf(
 			HaveSuffix("; cause: "+cause), HaveSuffix("; approved by berth-admin")))
 	})
 })

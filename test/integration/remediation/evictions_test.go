@@ -130,7 +130,7 @@ var _ = Describe("Running Pods whose scheduling violates a decision", func() {
 		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionCompliant).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonViolations, "2 of them are Pods that wait because a PodDisruptionBudget does not allow their eviction"))
 		Expect(total("berth_policy_waiting", fmt.Sprintf("policy=%q", name), `reason="disruptionbudget"`)).To(Equal(2))
-		Expect(eventNotes(ctx, namespace, "free", events.ReasonEvicted)).To(ConsistOf(ContainSubstring(name)))
+		Expect(eventNotes(ctx, namespace, "free", events.Evicted.Reason)).To(ConsistOf(ContainSubstring(name)))
 		stop(ctx, "free")
 
 		By("evicting one Pod for each disruption that it allows")
@@ -168,7 +168,7 @@ var _ = Describe("Running Pods whose scheduling violates a decision", func() {
 		Eventually(status).WithContext(ctx).Should(HaveField("Failures", PointTo(HaveField("Sample", ConsistOf(And(
 			HaveField("Object", placementv1.ObjectReference("pods "+namespace+"/web")), HaveField("Reason", placementv1.PatchRefused), HaveField("Message", ContainSubstring("more than one PodDisruptionBudget")),
 		))))))
-		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, "web", events.ReasonRemediationFailed).Should(ContainElement(ContainSubstring("more than one PodDisruptionBudget")))
+		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, "web", events.RemediationFailed.Reason).Should(ContainElement(ContainSubstring("more than one PodDisruptionBudget")))
 		Expect(evicted(ctx)).To(BeEmpty())
 	})
 
@@ -207,7 +207,7 @@ var _ = Describe("Running Pods whose scheduling violates a decision", func() {
 		}
 		Eventually(sample).WithContext(ctx).Should(MatchAllKeys(first))
 		Consistently(kept).WithContext(ctx).Should(ConsistOf("bare", "daemon", "succeeded", "failed", "gated", "pending"))
-		Expect(eventNotes(ctx, namespace, "terminating", events.ReasonEvicted)).To(BeEmpty())
+		Expect(eventNotes(ctx, namespace, "terminating", events.Evicted.Reason)).To(BeEmpty())
 		Expect(status(ctx)).To(HaveField("WouldMove", HaveValue(BeEquivalentTo(8))))
 
 		By("naming the others once the first are gone")

@@ -85,7 +85,7 @@ var _ = Describe("A policy that comes after the objects", func() {
 		after, err := versions(ctx, framework.ConfigMap, namespace)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(moved(before, after)).To(Equal([]string{"bare", "other"}))
-		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, "other", events.ReasonRemediated).
+		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, "other", events.Remediated.Reason).
 			Should(ConsistOf(And(ContainSubstring(policy), ContainSubstring("lead"), ContainSubstring("gold"))))
 	})
 
@@ -236,8 +236,8 @@ var _ = Describe("A policy that comes after the objects", func() {
 		Eventually(columns).WithContext(ctx).Should(Equal([]string{"READY=False", "VIOLATIONS=2", "WOULD-DENY=1", "WOULD-MOVE=0", "UNDECIDED=1", "CONFLICTED=0"}))
 		Expect(sample(ctx, policy)).To(HaveKeyWithValue("configmaps "+namespace+"/bare", HavePrefix("can't be decided: ")))
 		// An Event of the policy names no objects, since users read it who may not read these.
-		told(events.ReasonPolicyUndecided).Should(ContainElement(HavePrefix("1 objects can't be decided; the Ready condition names one")))
-		told(events.ReasonPolicyViolated).Should(ContainElement(ContainSubstring("1 of 3 objects differ")))
+		told(events.PolicyUndecided.Reason).Should(ContainElement(HavePrefix("1 objects can't be decided; the Ready condition names one")))
+		told(events.PolicyViolated.Reason).Should(ContainElement(ContainSubstring("1 of 3 objects differ")))
 
 		stopOperator()
 		restarted := time.Now()
@@ -246,18 +246,18 @@ var _ = Describe("A policy that comes after the objects", func() {
 		Consistently(f.Condition).WithContext(ctx).WithArguments(policy, placementv1.ConditionReady).
 			Should(HaveField("Status", metav1.ConditionFalse))
 		ready().Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonObjectsUndecided))
-		Expect(eventNotesSince(ctx, restarted, metav1.NamespaceDefault, policy, events.ReasonPolicyReady)).To(BeEmpty())
+		Expect(eventNotesSince(ctx, restarted, metav1.NamespaceDefault, policy, events.PolicyReady.Reason)).To(BeEmpty())
 
 		f.ChangePolicy(ctx, policy, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always(tierKey, "gold") })
 		ready().Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonInForce))
 		Eventually(columns).WithContext(ctx).Should(Equal([]string{"READY=True", "VIOLATIONS=2", "WOULD-DENY=0", "WOULD-MOVE=2", "UNDECIDED=0", "CONFLICTED=0"}))
-		told(events.ReasonPolicyDecided).ShouldNot(BeEmpty())
-		Eventually(eventNotesSince).WithContext(ctx).WithArguments(restarted, metav1.NamespaceDefault, policy, events.ReasonPolicyReady).ShouldNot(BeEmpty())
+		told(events.PolicyDecided.Reason).ShouldNot(BeEmpty())
+		Eventually(eventNotesSince).WithContext(ctx).WithArguments(restarted, metav1.NamespaceDefault, policy, events.PolicyReady.Reason).ShouldNot(BeEmpty())
 
 		f.ChangePolicy(ctx, policy, func(p *placementv1.PlacementPolicy) {
 			p.Spec.Match.ResourceRules = []placementv1.ResourceRule{{APIGroups: []string{"example.com"}, APIVersions: []string{"v1"}, Resources: []string{"nothings"}}}
 		})
-		told(events.ReasonPolicyNotReady).Should(ContainElement(ContainSubstring("NotServed: ")))
+		told(events.PolicyNotReady.Reason).Should(ContainElement(ContainSubstring("NotServed: ")))
 	})
 })
 
@@ -425,7 +425,7 @@ var _ = Describe("A policy that never settles", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Consistently(versions).WithContext(ctx).WithArguments(framework.ConfigMap, namespace).Should(Equal(stopped))
 		Expect(operator.Ready(ctx)).To(Succeed())
-		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, "web", events.ReasonRemediationStopped).ShouldNot(BeEmpty())
+		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, "web", events.RemediationStopped.Reason).ShouldNot(BeEmpty())
 
 		By("deciding what other policies match, as ever")
 		elsewhere := f.NewNamespace(ctx, nil)
@@ -522,7 +522,7 @@ var _ = Describe("An object that another client changes back", func() {
 		rival.Fight(ctx, f, framework.ConfigMap, "web", 3)
 		Eventually(f.Condition).WithContext(ctx).WithArguments(policy, placementv1.ConditionCompliant).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonContested, fmt.Sprintf("configmaps %s/web (field manager %q)", namespace, framework.RivalManager)))
-		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, "web", events.ReasonRemediationStopped).
+		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, "web", events.RemediationStopped.Reason).
 			Should(ConsistOf(And(ContainSubstring(framework.RivalManager), ContainSubstring(policy))))
 		stopped, err := versions(ctx, framework.ConfigMap, namespace)
 		Expect(err).NotTo(HaveOccurred())

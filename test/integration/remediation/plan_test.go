@@ -81,16 +81,16 @@ var _ = Describe("The plan of remediation", func() {
 			p.Spec.Remediation.Windows = []placementv1.RemediationWindow{{Start: fmt.Sprintf("%d %d * * *", opens.Minute(), opens.Hour()), Duration: metav1.Duration{Duration: time.Hour}}}
 		})
 		plan(ctx, name, placementv1.PlanInProgress, Fields{"Digest": Equal(proposed.Digest), "Done": HaveValue(BeEquivalentTo(0))})
-		told(events.ReasonPlanStarted).Should(ConsistOf(ContainSubstring("plan " + proposed.Digest + " moves 12 objects")))
+		told(events.PlanStarted.Reason).Should(ConsistOf(ContainSubstring("plan " + proposed.Digest + " moves 12 objects")))
 		Expect(total("berth_policy_plan_moves", fmt.Sprintf("policy=%q", name))).To(Equal(objects))
 
 		annotate(ctx, framework.ConfigMap, namespace, "o-00", map[string]any{tier: "its owner asks for another"})
 		plan(ctx, name, placementv1.PlanInProgress, Fields{"Digest": Equal(proposed.Digest), "Moves": BeEquivalentTo(objects), "Done": HaveValue(BeEquivalentTo(1))})
-		Expect(eventNotes(ctx, metav1.NamespaceDefault, name, events.ReasonPlanCompleted)).To(BeEmpty())
+		Expect(eventNotes(ctx, metav1.NamespaceDefault, name, events.PlanCompleted.Reason)).To(BeEmpty())
 
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Remediation.Windows = nil })
 		plan(ctx, name, placementv1.PlanCompleted, Fields{"Digest": Equal(proposed.Digest), "Moves": BeEquivalentTo(objects), "Done": HaveValue(BeEquivalentTo(objects))})
-		told(events.ReasonPlanCompleted).Should(ConsistOf(ContainSubstring(proposed.Digest)))
+		told(events.PlanCompleted.Reason).Should(ConsistOf(ContainSubstring(proposed.Digest)))
 		Expect(total("berth_policy_plan_done", fmt.Sprintf("policy=%q", name))).To(Equal(objects))
 	})
 
@@ -145,7 +145,7 @@ var _ = Describe("A policy whose plans need an approval", func() {
 	It("moves nothing but what was approved", func(ctx SpecContext) {
 		first := decide(ctx, "silver")
 		unapproved(ctx, placementv1.ReasonWaitingForApproval, "kubectl annotate plpol "+name+" --overwrite placement.berth.dev/approve="+first.Digest)
-		told(ctx, events.ReasonPlanWaits).Should(ConsistOf(ContainSubstring(first.Digest)))
+		told(ctx, events.PlanWaits.Reason).Should(ConsistOf(ContainSubstring(first.Digest)))
 		p, err := f.Policy(ctx, name)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(p.Status.Waiting).To(ConsistOf(MatchFields(IgnoreExtras, Fields{
@@ -161,7 +161,7 @@ var _ = Describe("A policy whose plans need an approval", func() {
 		By("refusing the approval of another plan")
 		approve(ctx, "0123456789abcdef")
 		unapproved(ctx, placementv1.ReasonUnknownPlan, "approves plan 0123456789abcdef, but the plan that moves 12 objects is "+first.Digest)
-		told(ctx, events.ReasonPlanNotApproved).Should(ConsistOf(ContainSubstring("0123456789abcdef")))
+		told(ctx, events.PlanNotApproved.Reason).Should(ConsistOf(ContainSubstring("0123456789abcdef")))
 
 		By("refusing the approval of an earlier plan")
 		second := decide(ctx, "bronze")
@@ -174,7 +174,7 @@ var _ = Describe("A policy whose plans need an approval", func() {
 		Eventually(tiers).WithContext(ctx).Should(Equal(map[string]int{"bronze": objects}))
 		done := plan(ctx, name, placementv1.PlanCompleted, Fields{"Digest": Equal(second.Digest), "Done": HaveValue(BeEquivalentTo(objects))})
 		Expect(done.Approval).To(PointTo(MatchFields(IgnoreExtras, Fields{"User": Equal("berth-admin"), "Time": Not(BeNil())})))
-		told(ctx, events.ReasonPlanApproved).Should(ConsistOf(ContainSubstring("plan " + second.Digest + " was approved by berth-admin")))
+		told(ctx, events.PlanApproved.Reason).Should(ConsistOf(ContainSubstring("plan " + second.Digest + " was approved by berth-admin")))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionPaused).Should(BeZero())
 		Expect(remediationsBelow(namespace)).To(HaveLen(objects))
 	})

@@ -159,7 +159,7 @@ var _ = Describe("When a cluster's labels change", func() {
 		By("telling the owners of the first objects; a sum on the namespace counts the others")
 		Eventually(func(ctx context.Context) (told int, err error) {
 			for _, name := range w.affected {
-				notes, err := eventNotes(ctx, w.namespace, name, events.ReasonRemediated)
+				notes, err := eventNotes(ctx, w.namespace, name, events.Remediated.Reason)
 				if err != nil {
 					return 0, err
 				}
@@ -171,7 +171,7 @@ var _ = Describe("When a cluster's labels change", func() {
 			}
 			return told, nil
 		}).WithContext(ctx).Should(BeNumerically(">=", min(len(w.affected), 10)))
-		Expect(eventNotes(ctx, w.namespace, "w01", events.ReasonRemediated)).To(BeEmpty())
+		Expect(eventNotes(ctx, w.namespace, "w01", events.Remediated.Reason)).To(BeEmpty())
 
 		By("widening exactly them when the cluster returns")
 		certify(ctx, w.fleet, "eu1", "yes")

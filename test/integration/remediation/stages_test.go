@@ -118,7 +118,7 @@ var _ = Describe("A policy that comes into force in stages", func() {
 		Expect(waits.Stages[1]).To(MatchFields(IgnoreExtras, Fields{"Name": Equal("half"), "Matched": BeEquivalentTo(objects), "Moved": BeZero(), "StartTime": BeNil()}))
 		Expect(f.MustKubectl(ctx, "", "get", "plpol", name)).To(ContainSubstring("canary 1/2"))
 		Eventually(tiers).WithContext(ctx).Should(all(map[string]string{"canary": "silver", "half": "gold", "rest": "gold"}))
-		Eventually(eventNotes).WithContext(ctx).WithArguments(metav1.NamespaceDefault, name, events.ReasonStageReached).Should(ContainElement(ContainSubstring("canary")))
+		Eventually(eventNotes).WithContext(ctx).WithArguments(metav1.NamespaceDefault, name, events.StageReached.Reason).Should(ContainElement(ContainSubstring("canary")))
 
 		Expect(total("berth_policy_rollout_stages_reached", fmt.Sprintf("policy=%q", name))).To(Equal(1))
 		Expect(total("berth_policy_rollout_state", fmt.Sprintf("policy=%q", name), `state="waiting_for_approval"`)).To(Equal(1))

@@ -61,7 +61,7 @@ var _ = Describe("A policy that an OPA server decides", func() {
 		Expect(create(ctx, open, "c")).To(Succeed())
 		Expect(stored(ctx, open, "c")).To(BeEmpty())
 		Expect(create(ctx, closed, "c")).To(MatchError(ContainSubstring("PlacementPolicy %q can't decide", strict)))
-		Eventually(f.EventNotes).WithContext(ctx).WithArguments(closed, events.ReasonEvaluationFailed).Should(ContainElement(ContainSubstring(strict)))
+		Eventually(f.EventNotes).WithContext(ctx).WithArguments(closed, events.EvaluationFailed.Reason).Should(ContainElement(ContainSubstring(strict)))
 
 		By("loading the document")
 		server.PutPolicy("absent", "package absent\n\n"+zone("b"))

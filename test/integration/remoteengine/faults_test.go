@@ -249,7 +249,7 @@ var _ = Describe("Whatever befalls an engine", func() {
 		forEach(all, func(b *faulty) error {
 			return eventually(ctx, func() error {
 				for _, at := range [][2]string{{b.closed, b.closedNamespace}, {b.open, b.openNamespace}} {
-					notes, err := f.EventNotes(ctx, at[1], events.ReasonEvaluationFailed)
+					notes, err := f.EventNotes(ctx, at[1], events.EvaluationFailed.Reason)
 					if err != nil || !slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(n, at[0]) }) {
 						return errors.Join(fmt.Errorf("no event names %s: %q", at[0], notes), err)
 					}
@@ -311,7 +311,7 @@ var _ = Describe("Whatever befalls an engine", func() {
 		Expect(create(ctx, namespace, "c")).To(MatchError(And(ContainSubstring("PlacementPolicy %q can't decide", name), ContainSubstring("certificate has expired"))))
 		expectCondition(ctx, name, placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonNotAnswering, "certificate has expired")
 		Expect(counted(proxy.URL(), engine.FaultNetwork)).To(BeNumerically(">", 0))
-		Eventually(f.EventNotes).WithContext(ctx).WithArguments(namespace, events.ReasonEvaluationFailed).Should(ContainElement(ContainSubstring("certificate has expired")))
+		Eventually(f.EventNotes).WithContext(ctx).WithArguments(namespace, events.EvaluationFailed.Reason).Should(ContainElement(ContainSubstring("certificate has expired")))
 		proxy.SetCertificate(ca.Server(time.Hour))
 		expectDecided(ctx, namespace, "a")
 	})

@@ -356,7 +356,7 @@ var _ = Describe("Modules that Berth keeps in an engine", func() {
 		expectCondition(ctx, name.Name, placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonPushFailed, "rules", "rego_type_error")
 		expectCondition(ctx, name.Name, placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonPushFailed)
 		Eventually(create).WithContext(ctx).WithArguments(namespace, "c").Should(MatchError(ContainSubstring("PlacementPolicy %q can't decide", name.Name)))
-		Eventually(f.EventNotes).WithContext(ctx).WithArguments(namespace, events.ReasonEvaluationFailed).Should(ContainElement(ContainSubstring(name.Name)))
+		Eventually(f.EventNotes).WithContext(ctx).WithArguments(namespace, events.EvaluationFailed.Reason).Should(ContainElement(ContainSubstring(name.Name)))
 
 		f.ChangePolicy(ctx, name.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Remote.Modules[0].Rego = rego(zone("a")) })
 		expectCondition(ctx, name.Name, placementv1.ConditionReplicated, metav1.ConditionTrue, placementv1.ReasonReplicated)
