@@ -3,10 +3,10 @@
 
 # Reference
 
-Every field, condition, and reason. [Concepts](concepts.md) says what the kinds are for. On a cluster, `kubectl explain` says the same.
+Every field, condition, and reason. [Concepts](concepts.md) says what the kinds are for. `kubectl explain` has the fields.
 {{ range . }}{{ $gv := . }}
 {{ range $gv.SortedKinds }}- [{{ . }}](#{{ lower . }})
-{{ end }}- [Types](#types), of which the kinds are made
+{{ end }}- [Types](#types)
 - [Conditions](#conditions)
 {{ range $gv.SortedKinds }}
 {{ template "kind" (dict "type" ($gv.TypeForKind .) "gv" $gv) }}
@@ -30,11 +30,16 @@ Subject, whose fields are inlined. */}}
 `{{ $resource.Path }}` of `{{ $gv.GroupVersionString }}`, {{ if eq $resource.Scope "Cluster" }}cluster-scoped{{ else }}in namespaces{{ end }}; short name `{{ first $resource.ShortName }}`, category `{{ first $resource.Categories }}`.
 Guide: {{ if eq $type.Name "PlacementPolicy" }}[PlacementPolicy](placementpolicy.md){{ else }}[ScopedQuota, ClusterScopedQuota, LimitedResource](scopedquota.md){{ end }}.
 
-Columns of `kubectl get`, those with `wide` only by `-o wide`:
+{{- /* The kind whose columns this one has, too. */}}
 
-{{ range index $type.Markers "kubebuilder:printcolumn" -}}
-- {{ upper .Name }} (`{{ .JSONPath }}`{{ if .Priority }}; `wide`{{ end }}): {{ .Description | default "Time since creation" }}
-{{ end -}}
+{{ $base := get (dict "ClusterScopedQuota" "ScopedQuota") $type.Name -}}
+{{ $shared := list "Age" -}}
+{{ if $base }}{{ range index ($gv.TypeForKind $base).Markers "kubebuilder:printcolumn" }}{{ $shared = append $shared .Name }}{{ end }}{{ end -}}
+Columns of `kubectl get`{{ if $base }}, besides those of [{{ $base }}](#{{ lower $base }}){{ end }}:
+
+{{ range index $type.Markers "kubebuilder:printcolumn" }}{{ if not (has .Name $shared) -}}
+- {{ upper .Name }} (`{{ .JSONPath }}`{{ if .Priority }}; `-o wide`{{ end }}): {{ .Description }}
+{{ end }}{{ end -}}
 {{ range $type.Fields }}{{ if has .Name (list "spec" "status") }}
 {{ template "type" (dict "type" .Type "gv" $gv) }}
 {{- end }}{{ end }}
@@ -66,7 +71,7 @@ Columns of `kubectl get`, those with `wide` only by `-o wide`:
 {{- $refused := list }}
 {{- range $message, $names := $fields }}{{ $refused = append $refused (printf "%s: %s" (join ", " $names) $message | trimPrefix ": ") }}{{ end }}
 {{- if $refused }}
-Refused, with these words:
+Refused with:
 
 {{ range $refused | sortAlpha -}}
 - {{ . }}
@@ -118,7 +123,8 @@ integer or string
 {{- end -}}
 {{- end -}}
 
-{{- /* The rules of one field, in words. Of what Berth writes, the lengths of texts and the signs of counts are left out. */ -}}
+{{- /* The rules of one field, in words. Of what Berth writes, the lengths of texts, the sizes of maps, the signs of counts, whether it
+is required, and the values, which its meaning lists, are left out. */ -}}
 {{- define "rules" -}}
 {{- $written := .written }}{{ with .field -}}
 {{- $rules := list }}{{ $each := "" }}{{ $least := "" }}{{ $most := "" }}{{ $default := .Default -}}
@@ -128,13 +134,13 @@ integer or string
 {{- $item := hasPrefix "items:" $v }}{{ $v = trimPrefix "items:" $v }}{{ $each = ternary "each " "" $item -}}
 {{- $value := regexReplaceAll "^[A-Za-z]+: " $v "" -}}
 {{- $filled := contains (ternary "items:MinLength: 1" "\nMinLength: 1" $item) (printf "\n%s" $all) -}}
-{{- if hasPrefix "Required" $v }}{{ $rules = prepend $rules "required" }}
-{{- else if hasPrefix "Enum" $v }}{{ $rules = append $rules (printf "%sone of %s" $each (regexReplaceAll "([A-Za-z0-9]+)" ($value | trimAll "[]" | replace " " ", ") "`${1}`")) }}
+{{- if hasPrefix "Required" $v }}{{ if not $written }}{{ $rules = prepend $rules "required" }}{{ end }}
+{{- else if hasPrefix "Enum" $v }}{{ if not $written }}{{ $rules = append $rules (printf "%sone of %s" $each (regexReplaceAll "([A-Za-z0-9]+)" ($value | trimAll "[]" | replace " " ", ") "`${1}`")) }}{{ end }}
 {{- else if hasPrefix "MinLength" $v }}
 {{- else if hasPrefix "MaxLength" $v }}{{ if not $words }}{{ $rules = append $rules (printf "%s%s %s characters" $each (ternary "1 to" "at most" $filled) $value) }}{{ end }}
 {{- else if hasPrefix "MinItems" $v }}
 {{- else if hasPrefix "MaxItems" $v }}{{ $rules = append $rules (printf "%s %s" (ternary "1 to" "at most" (contains "MinItems: 1" $all)) $value) }}
-{{- else if hasPrefix "MaxProperties" $v }}{{ $rules = append $rules (printf "at most %s" $value) }}
+{{- else if hasPrefix "MaxProperties" $v }}{{ if not $written }}{{ $rules = append $rules (printf "at most %s" $value) }}{{ end }}
 {{- else if hasPrefix "Minimum" $v }}{{ if not $written }}{{ $least = float64 $value | printf "%.0f" }}{{ end }}
 {{- else if hasPrefix "Maximum" $v }}{{ $most = float64 $value | printf "%.0f" }}
 {{- else if hasPrefix "Pattern" $v }}{{ $rules = append $rules (printf "%smatches %s" $each $value) }}
