@@ -123,7 +123,7 @@ console-types: ## Write the TypeScript types of the console's endpoints from the
 	go run ./hack/consoletypes -out web/src/types.gen.ts
 
 .PHONY: reference
-reference: ## Write docs/reference.md from the comments and markers of the API types.
+reference: ## Write docs/reference.md from the API types, the kinds of Events, and the flags of the manager.
 	$(CRD_REF_DOCS) --source-path=api/v1alpha1 --config=hack/reference/config.yaml --templates-dir=hack/reference/templates \
 	  --renderer=markdown --output-path=docs/reference.md --log-level=ERROR
 	go run ./hack/reference >> docs/reference.md

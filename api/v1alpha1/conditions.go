@@ -16,7 +16,7 @@ limitations under the License.
 
 package v1alpha1
 
-// Conditions of a PlacementPolicy. Every reason that Berth sets is listed below.
+// Conditions of a PlacementPolicy.
 const (
 	// ConditionReady is the summary, and every kind has it. A policy is Ready if its newest generation is compiled, its
 	// data is replicated, the API server calls Berth for the matched objects, and each existing object can be decided. A

@@ -161,74 +161,67 @@ type Options struct {
 }
 
 // Bind defines the manager's flags, which set the options. Set OwnPredicates before, because the default of --predicates depends on them.
+// Where a default depends on the environment, the default in the help says how.
 func (o *Options) Bind(f *flag.FlagSet) {
-	f.StringVar(&o.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "berth-system"), "Berth's own namespace, in the cluster of "+
-		"--state-cluster. It has Berth's Secrets and lease, and policies match nothing in it.")
-	f.StringVar(&o.StateCluster, "state-cluster", StateClusterServed, "The cluster of Berth's own namespace: served, the cluster of "+
-		"--kubeconfig, or host, if Berth runs in another cluster than it serves.")
-	f.StringVar(&o.HostKubeconfig, "host-kubeconfig", "", "With --state-cluster=host: path of a kubeconfig for the host cluster; "+
-		"empty for the cluster that Berth runs in as a pod.")
-	f.StringVar(&o.WebhookURL, "webhook-url", "", "Base URL under which the API server reaches the webhooks, if they are not behind "+
-		"a Service.")
+	f.StringVar(&o.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "berth-system"), "Berth's own namespace.")
+	f.Lookup("namespace").DefValue = "$POD_NAMESPACE, else berth-system"
+	f.StringVar(&o.StateCluster, "state-cluster", StateClusterServed, "Cluster with Berth's own namespace: served or host "+
+		"(docs/remote-control-plane.md).")
+	f.StringVar(&o.HostKubeconfig, "host-kubeconfig", "", "Kubeconfig of the host cluster; else the pod's cluster.")
+	f.StringVar(&o.WebhookURL, "webhook-url", "", "Base URL of the webhooks, if they have no Service.")
 	f.StringVar(&o.WebhookService, "webhook-service", "berth-webhook-service", "Service of the webhooks, in Berth's own namespace.")
-	f.StringVar(&o.OwnerClusterRole, "owner-cluster-role", "", "ClusterRole that owns the webhook configurations, so that they are deleted "+
-		"with it. None are created while it is missing; empty for no owner.")
+	f.StringVar(&o.OwnerClusterRole, "owner-cluster-role", "", "ClusterRole that owns the webhook configurations "+
+		"(docs/install.md#uninstalling); while it is missing, none are created.")
 	f.StringVar(&o.OwnerClusterServiceVersion, "owner-cluster-service-version", os.Getenv("OPERATOR_CONDITION_NAME"),
-		"ClusterServiceVersion that installed Berth, which OLM passes to its operators. The ClusterRoles that OLM created for it own the "+
-			"webhook configurations.")
-	f.StringVar(&o.WebhookHost, "webhook-host", "", "Address at which the webhooks listen; empty for all addresses.")
-	f.IntVar(&o.WebhookPort, "webhook-port", 9443, "Port at which the webhooks listen.")
+		"ClusterServiceVersion whose ClusterRoles own these configurations, under OLM.")
+	f.Lookup("owner-cluster-service-version").DefValue = "$OPERATOR_CONDITION_NAME"
+	f.StringVar(&o.WebhookHost, "webhook-host", "", "Address of the webhooks; else all.")
+	f.IntVar(&o.WebhookPort, "webhook-port", 9443, "Port of the webhooks.")
 	f.StringVar(&o.WebhookCertManagement, "webhook-cert-management", CertManagementSelf, "What writes the Secret berth-webhook-cert: self, "+
-		"if Berth creates and renews the certificate and its authority, or external, if another controller does, such as cert-manager.")
+		"for Berth, or external.")
 	f.DurationVar(&o.WebhookTokenLifetime, "webhook-token-lifetime", time.Hour,
-		"How long the secret token in the webhooks' paths is used before it is replaced; at least a minute.")
-	f.StringVar(&o.WebhookClientCAFile, "webhook-client-ca-file", "", "PEM file with the authorities of the client certificate that the API "+
-		"server presents to the webhooks. Empty if they require no certificate.")
-	f.Var((*nameList)(&o.WebhookClientNames), "webhook-client-names", "Names of which the API server's client certificate must have one as "+
-		"its common name or DNS name, separated by commas; any if not set.")
-	f.StringVar(&o.MetricsAddress, "metrics-bind-address", "0", "Address at which metrics are served, such as :8443; 0 for nowhere.")
-	f.BoolVar(&o.MetricsSecure, "metrics-secure", true, "Serve metrics over HTTPS to authenticated and authorized clients only.")
-	f.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "Address at which /healthz and /readyz are served; 0 for nowhere.")
-	f.StringVar(&o.PprofAddress, "pprof-bind-address", "", "Address at which profiles are served, such as localhost:6060; empty for "+
-		"nowhere. Any client that reaches the address can read them.")
-	f.StringVar(&o.TracingEndpoint, "tracing-endpoint", "", "Address of an OpenTelemetry collector that accepts traces over gRPC, such as "+
-		"http://collector.observability:4317; https:// for TLS, empty for no traces.")
-	f.IntVar(&o.TracingSamplingPerMillion, "tracing-sampling-rate-per-million", 10000, "How many of a million traces that begin in Berth "+
-		"are recorded. Traces that begin in the API server are recorded if it samples them.")
-	f.StringVar(&o.DecisionLog, "decision-log", DecisionLogOff, "Where Berth writes each decision that changes an object, at admission "+
-		"or later: stdout, as lines of JSON; the address of an OpenTelemetry collector that accepts logs over gRPC, such as "+
-		"http://collector.observability:4317; or off.")
-	f.BoolVar(&o.LeaderElection, "leader-elect", false,
-		"Elect a leader among the replicas. If false, each replica acts as the leader, so run only one.")
+		"How long a token (docs/operating.md#who-may-call-the-webhooks) is used; at least a minute.")
+	f.StringVar(&o.WebhookClientCAFile, "webhook-client-ca-file", "", "PEM file with the CA certificates of the required client certificate "+
+		"(docs/operating.md#client-certificates).")
+	f.Var((*nameList)(&o.WebhookClientNames), "webhook-client-names", "Accepted common or DNS names of that certificate, separated "+
+		"by commas; else any.")
+	f.StringVar(&o.MetricsAddress, "metrics-bind-address", "0", "Address of metrics; 0 disables them.")
+	f.BoolVar(&o.MetricsSecure, "metrics-secure", true, "Serve metrics over HTTPS, only to authorized clients.")
+	f.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "Address of /healthz and /readyz; 0 disables them.")
+	f.StringVar(&o.PprofAddress, "pprof-bind-address", "", "Address of profiles, for every client: use localhost:6060.")
+	f.StringVar(&o.TracingEndpoint, "tracing-endpoint", "", "Collector of traces (docs/operating.md#traces), such as "+
+		"http://collector:4317, or https://.")
+	f.IntVar(&o.TracingSamplingPerMillion, "tracing-sampling-rate-per-million", 10000, "Recorded traces of a million that begin in Berth.")
+	f.StringVar(&o.DecisionLog, "decision-log", DecisionLogOff, "Log of decisions (docs/decision-log.md): stdout, a collector, such as "+
+		"http://collector:4317, or https://, or off.")
+	f.BoolVar(&o.LeaderElection, "leader-elect", false, "Elect a leader, which more than one replica needs.")
 	f.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second,
-		"How long replicas wait for a leader to renew its lease before another one becomes the leader.")
+		"Time until another replica replaces a lost leader (docs/scaling.md#replicas).")
 	f.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second,
-		"How long a leader tries to renew its lease before it gives up; shorter than the lease.")
-	f.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "How often replicas try to acquire or to renew the lease.")
-	f.DurationVar(&o.ShutdownDelay, "shutdown-delay", 5*time.Second,
-		"How long a replica still answers after it is told to end, so that the API server connects to another one.")
+		"How long the leader tries to renew its lease before it ends.")
+	f.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "Interval between attempts on the lease.")
+	f.DurationVar(&o.ShutdownDelay, "shutdown-delay", 5*time.Second, "How long a replica that is shutting down still answers.")
 	o.Predicates = defaultPredicates(o.OwnPredicates)
-	f.Var((*nameList)(&o.Predicates), "predicates", "Predicates that policies may use, in the order in which they are evaluated, separated "+
-		"by commas.")
-	f.StringVar(&o.Config, "config", "", "Path of a configuration file, a ManagerConfiguration of config.berth.dev/v1alpha1; none if empty.")
-	f.DurationVar(&o.PolicyMaxStaleness, "policy-max-staleness", freshness.DefaultBound, "For how long a replica answers admission requests "+
-		"without a confirmation by the API server that it has the newest policies. Beyond it the replica is not Ready, and its webhooks return "+
-		"an error.")
-	f.Var((*nameList)(&o.PolicyReports), "policy-reports", "API groups of the policy reports in which the leader lists violations, "+
-		"openreports.io, wgpolicyk8s.io, or both, separated by commas; none if not set.")
+	f.Var((*nameList)(&o.Predicates), "predicates", "Predicates (docs/predicates.md) that policies may use, in their order.")
+	f.StringVar(&o.Config, "config", "", "Configuration file (docs/operating.md#configuration-file).")
+	f.DurationVar(&o.PolicyMaxStaleness, "policy-max-staleness", freshness.DefaultBound, "How long a replica that is cut off "+
+		"(docs/failure.md#a-replica-that-is-cut-off) answers.")
+	f.Var((*nameList)(&o.PolicyReports), "policy-reports", "API groups of the policy reports (docs/operating.md#policy-reports), "+
+		"separated by commas.")
 	o.ReservationTTL = 65 * time.Second
 	f.Var((*reservationTTL)(&o.ReservationTTL), "quota-reservation-ttl",
 		"How long a charge to a quota is kept while its object does not exist; longer than the API server's --request-timeout.")
-	f.IntVar(&o.RemediationMaxConcurrent, "remediation-max-concurrent", 0, "How many existing objects Berth moves at the same time at most, "+
-		"for all policies together; 0 for no bound. An object is being moved from its patch until its rollout is complete.")
-	f.IntVar(&o.RemediationMaxPerMinute, "remediation-max-per-minute", 0, "How many existing objects Berth patches a minute at most, for "+
-		"all policies together; 0 for no bound. A policy bounds its own pace by spec.remediation.budget.")
+	f.IntVar(&o.RemediationMaxConcurrent, "remediation-max-concurrent", 0, "Existing objects that move at the same time, for all policies; "+
+		"0 for no bound.")
+	f.IntVar(&o.RemediationMaxPerMinute, "remediation-max-per-minute", 0, "Existing objects that are patched a minute, for all policies; "+
+		"0 for no bound.")
 	f.BoolVar(&o.AllowRemoteSecrets, "allow-remote-secrets", false,
-		"Let policies with spec.remote match and replicate Secrets. Engines get them without their data in any case.")
+		"Let remote engines (docs/remote-engines.md) get Secrets, without their data.")
 	f.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second,
-		"Deadline for evaluating one policy on one object in the manager. For remote engines, spec.remote.timeoutSeconds counts.")
-	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", embedded.DefaultConcurrency(runtime.GOMAXPROCS(0)),
-		"Maximum number of evaluations at the same time.")
+		"Deadline for one policy on one object. Remote engines have spec.remote.timeoutSeconds.")
+	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", embedded.DefaultConcurrency(runtime.GOMAXPROCS(0)), "Concurrent evaluations "+
+		"(docs/contract.md#functions-and-limits).")
+	f.Lookup("evaluation-concurrency").DefValue = "2 per CPU, at least 4"
 }
 
 // registerer returns Options.Metrics or, if it is nil, the registry that MetricsAddress serves.

@@ -28,6 +28,7 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/berth-dev/berth/internal/predicates"
@@ -94,6 +95,23 @@ func Run(options ...Option) error {
 	return nil
 }
 
+// Flags returns the flags of the standard manager, with their defaults and usage.
+func Flags() *flag.FlagSet {
+	f := flag.NewFlagSet("manager", flag.ContinueOnError)
+	bind(f)
+	return f
+}
+
+// libraryUsage has the usage of the flags that controller-runtime defines.
+var libraryUsage = map[string]string{
+	config.KubeconfigFlagName: "Kubeconfig of the served API server; else $KUBECONFIG, the pod's cluster, or ~/.kube/config.",
+	"zap-log-level":           "debug, info, error, panic, or a number; else info.",
+	"zap-encoder":             "json or console; else json.",
+	"zap-time-encoding":       "Format of times, such as rfc3339 or epoch; else rfc3339.",
+	"zap-stacktrace-level":    "Level of stack traces: info, error, or panic; else error.",
+	"zap-devel":               "Development defaults for the other flags of zap.",
+}
+
 // given holds the parsed command line: the options of the manager and of its log, and whether only to print the version. It lacks
 // --kubeconfig, which controller-runtime binds and reads itself.
 type given struct {
@@ -110,6 +128,10 @@ func bind(f *flag.FlagSet, options ...Option) *given {
 	}
 	g.options.Bind(f)
 	g.logging.BindFlags(f)
+	config.RegisterFlags(f)
+	for name, usage := range libraryUsage {
+		f.Lookup(name).Usage = usage
+	}
 	f.BoolVar(&g.version, "version", false, "Print the version and exit.")
 	return g
 }

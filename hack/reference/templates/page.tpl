@@ -1,13 +1,15 @@
 {{- define "gvList" -}}
-<!-- Written by `make reference` from the comments and markers in api/v1alpha1. Change those. -->
+<!-- Written by `make reference` from comments and flags in api/v1alpha1, internal/events, and cmd/manager/app. Change those. -->
 
 # Reference
 
-Every field, condition, and reason. [Concepts](concepts.md) says what the kinds are for. `kubectl explain` has the fields.
+Every field, condition, reason, Event, and flag. [Concepts](concepts.md) says what the kinds are for. `kubectl explain` has the fields.
 {{ range . }}{{ $gv := . }}
 {{ range $gv.SortedKinds }}- [{{ . }}](#{{ lower . }})
 {{ end }}- [Types](#types)
 - [Conditions](#conditions)
+- [Events](#events)
+- [Flags of the manager](#flags-of-the-manager)
 {{ range $gv.SortedKinds }}
 {{ template "kind" (dict "type" ($gv.TypeForKind .) "gv" $gv) }}
 {{- end }}
