@@ -298,10 +298,7 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 
 	// As the CSV's description says.
 	It("is given more by a label once the aggregated role is bound", func(ctx SpecContext) {
-		p := framework.NewPolicy("more", `package placement
-
-labels["example.com/classes"] := sprintf("%v", [count(data.kubernetes.runtimeclasses)])
-`, "apps", "deployments", other)
+		p := framework.NewPolicy("more", framework.Rego(`labels["example.com/classes"] := sprintf("%v", [count(data.kubernetes.runtimeclasses)])`), "apps", "deployments", other)
 		Expect(admin.Create(ctx, p)).To(Succeed())
 		Eventually(func(ctx context.Context) (string, error) {
 			err := admin.Get(ctx, client.ObjectKeyFromObject(p), p)
@@ -384,10 +381,7 @@ labels["example.com/classes"] := sprintf("%v", [count(data.kubernetes.runtimecla
 
 		// The successor is Ready, and the old version leads on: its pod may take a while to end, or its node may be cut off.
 		It("keeps their owners while the old leader goes on without its roles", func(ctx SpecContext) {
-			kept := framework.NewPolicy("kept", `package placement
-
-labels["example.com/kept"] := "yes"
-`, "apps", "statefulsets", other)
+			kept := framework.NewPolicy("kept", framework.Rego(`labels["example.com/kept"] := "yes"`), "apps", "statefulsets", other)
 			Expect(admin.Create(ctx, kept)).To(Succeed())
 			// So the old leader has written the configuration.
 			Eventually(rulesOf).WithContext(ctx).WithArguments("berth-placement").Should(ContainSubstring("statefulsets"), leader.refused.String)
@@ -420,10 +414,7 @@ labels["example.com/kept"] := "yes"
 			deleteRolesOf(ctx, first)
 			Eventually(webhooks).WithContext(ctx).Should(BeEmpty())
 			// The old leader goes on: each change of a policy has it reconcile. Its status shows that it did.
-			p := framework.NewPolicy("late", `package placement
-
-labels["example.com/late"] := "yes"
-`, "apps", "statefulsets", other)
+			p := framework.NewPolicy("late", framework.Rego(`labels["example.com/late"] := "yes"`), "apps", "statefulsets", other)
 			Expect(admin.Create(ctx, p)).To(Succeed())
 			Eventually(func(ctx context.Context) ([]metav1.Condition, error) {
 				err := admin.Get(ctx, client.ObjectKeyFromObject(p), p)

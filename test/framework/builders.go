@@ -44,6 +44,8 @@ var (
 	ReplicaSet = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}
 	Deployment = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
 	ConfigMap  = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+
+	ClusterProfile = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
 )
 
 // NewNamespace creates a namespace with a unique name. It is never deleted: no controller here finalizes namespaces.
@@ -54,14 +56,17 @@ func (f *Framework) NewNamespace(ctx context.Context, labels map[string]string) 
 	return namespace.Name
 }
 
-// NewObject returns an object that the API server accepts, with these annotations; workloads have the least spec that
-// does.
+// NewObject returns an object that the API server accepts, with these annotations; workloads and ClusterProfiles have the
+// least spec that does.
 func NewObject(gvk schema.GroupVersionKind, namespace, name string, annotations map[string]string) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{Object: map[string]any{}}
 	out.SetGroupVersionKind(gvk)
 	out.SetNamespace(namespace)
 	out.SetName(name)
 	out.SetAnnotations(annotations)
+	if gvk == ClusterProfile {
+		out.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "tests"}}
+	}
 	if gvk.Group == "apps" {
 		labels := map[string]any{"app": "nginx"}
 		out.Object["spec"] = map[string]any{
@@ -83,6 +88,13 @@ func (f *Framework) CreateWithStatus(ctx context.Context, obj *unstructured.Unst
 	gomega.Expect(f.Client.Create(ctx, obj)).To(gomega.Succeed())
 	obj.Object["status"] = status
 	gomega.Expect(f.Client.Status().Update(ctx, obj)).To(gomega.Succeed())
+}
+
+// TryZone returns the annotation example.com/zone that a new ConfigMap in a namespace would get, and creates nothing.
+func (f *Framework) TryZone(ctx context.Context, namespace string) (string, error) {
+	obj := NewObject(ConfigMap, namespace, "try", nil)
+	err := f.Client.Create(ctx, obj, client.DryRunAll)
+	return obj.GetAnnotations()["example.com/zone"], err
 }
 
 // Get returns the object as it is stored.
@@ -109,6 +121,11 @@ func NewPolicy(name, rego, group, resource string, namespaces ...string) *placem
 		}}}
 	}
 	return out
+}
+
+// Rego returns a module of the package placement with these rules.
+func Rego(rules ...string) string {
+	return "package placement\n\n" + strings.Join(rules, "\n\n") + "\n"
 }
 
 // CreatePolicy creates a policy and deletes it when the spec ends.

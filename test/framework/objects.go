@@ -37,6 +37,14 @@ func Manifest(obj any) string {
 	return string(text)
 }
 
+// PolicyManifest returns a policy as YAML, without the status that the API type always has.
+func PolicyManifest(p *placementv1.PlacementPolicy) string {
+	ginkgo.GinkgoHelper()
+	return Manifest(map[string]any{
+		"apiVersion": placementv1.GroupVersion.String(), "kind": "PlacementPolicy", "metadata": p.ObjectMeta, "spec": p.Spec,
+	})
+}
+
 // AnnotationsOf returns the annotations of an object without those in which Berth and kubectl keep what they did.
 func AnnotationsOf(obj *unstructured.Unstructured) map[string]string {
 	out := obj.GetAnnotations()

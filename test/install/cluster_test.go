@@ -121,10 +121,7 @@ var _ = Describe("Berth", Ordered, func() {
 	use := func(ctx context.Context) {
 		GinkgoHelper()
 		namespace = f.NewNamespace(ctx, nil)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy("zone", `package placement
-
-annotations["example.com/zone"] := "a"
-`, "", "pods", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy("zone", framework.Rego(`annotations["example.com/zone"] := "a"`), "", "pods", namespace))
 		f.CreateReadyQuota(ctx, framework.NewScopedQuota(namespace, "few", placementv1.QuotaSpec{Hard: framework.Hard("pods", "5")}))
 	}
 	hooks := func(ctx context.Context) ([]string, error) {

@@ -134,7 +134,7 @@ var _ = Describe("The API server's audit log", func() {
 	})
 
 	It("says that a policy failed", func(ctx SpecContext) {
-		p := framework.NewPolicy(framework.NewName("fails"), rego(`annotations["example.com/number"] := "a"`, `labels["example.com/number"] := json.unmarshal("1") if input.metadata.name`),
+		p := framework.NewPolicy(framework.NewName("fails"), framework.Rego(`annotations["example.com/number"] := "a"`, `labels["example.com/number"] := json.unmarshal("1") if input.metadata.name`),
 			"", "configmaps", namespace)
 		f.CreateReadyPolicy(ctx, p)
 		Expect(create(ctx, "one", nil)).NotTo(Succeed())

@@ -30,7 +30,7 @@ import (
 )
 
 // zone is a policy that sets one annotation.
-var zone = rego(`annotations["example.com/zone"] := "a"`)
+var zone = framework.Rego(`annotations["example.com/zone"] := "a"`)
 
 var _ = Describe("With the operator stopped", Label("versions"), func() {
 	It("everything is admitted where no policy exists", func(ctx SpecContext) {

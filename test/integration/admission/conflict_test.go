@@ -34,7 +34,7 @@ var _ = Describe("Two policies on one object", func() {
 			// Of two new names the earlier sorts first.
 			names := [2]string{framework.NewName("pair"), framework.NewName("pair")}
 			for _, i := range []int{first, second} {
-				p := framework.NewPolicy(names[i], rego(
+				p := framework.NewPolicy(names[i], framework.Rego(
 					fmt.Sprintf(`annotations["example.com/both"] := "%d"`, i),
 					fmt.Sprintf(`annotations["example.com/only-%d"] := "x"`, i),
 					fmt.Sprintf(`labels["example.com/both"] := "%d"`, i),
@@ -74,7 +74,7 @@ var _ = Describe("Two policies on one object", func() {
 	It("both deny: both messages reach the client", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
 		for _, message := range []string{"first objection", "second objection"} {
-			f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("deny"), rego(fmt.Sprintf("errors contains %q", message)), "", "configmaps", namespace))
+			f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("deny"), framework.Rego(fmt.Sprintf("errors contains %q", message)), "", "configmaps", namespace))
 		}
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "c", nil))).
 			To(MatchError(And(ContainSubstring("first objection"), ContainSubstring("second objection"))))

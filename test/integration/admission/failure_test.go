@@ -34,7 +34,7 @@ import (
 var deadline = fmt.Sprintf("deadline of %s", framework.EvaluationTimeout)
 
 // endless runs longer than any client waits.
-var endless = rego(`annotations["n"] := count([1 |
+var endless = framework.Rego(`annotations["n"] := count([1 |
 	some a in numbers.range(1, 5000)
 	some b in numbers.range(1, 5000)
 	some c in numbers.range(1, 5000)
@@ -109,7 +109,7 @@ var _ = Describe("A result that the decision contract does not know", func() {
 	DescribeTable("is denied with the names of policy and rule",
 		func(ctx SpecContext, rules, rule, message string) {
 			namespace, name := f.NewNamespace(ctx, nil), framework.NewName("contract")
-			f.CreateReadyPolicy(ctx, framework.NewPolicy(name, rego(rules), "", "configmaps", namespace))
+			f.CreateReadyPolicy(ctx, framework.NewPolicy(name, framework.Rego(rules), "", "configmaps", namespace))
 			Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "c", nil))).To(MatchError(And(
 				ContainSubstring("PlacementPolicy %q can't decide", name), ContainSubstring(rule), ContainSubstring(message))))
 			Eventually(f.EventNotes).WithContext(ctx).WithArguments(namespace, events.EvaluationFailed.Reason).

@@ -55,7 +55,7 @@ var _ = Describe("Objects of a matched type that a policy can't decide", func() 
 		if text[0] == '[' {
 			Expect(yaml.UnmarshalStrict([]byte(text), &p.Spec.Rules)).To(Succeed())
 		} else {
-			p.Spec.Rego = rego(text)
+			p.Spec.Rego = framework.Rego(text)
 		}
 		p.Spec.Match.ResourceRules = nil
 		Expect(yaml.UnmarshalStrict([]byte("["+resources+"]"), &p.Spec.Match.ResourceRules)).To(Succeed())
@@ -66,7 +66,7 @@ var _ = Describe("Objects of a matched type that a policy can't decide", func() 
 	}
 	apply := func(ctx SpecContext, p *placementv1.PlacementPolicy) (string, error) {
 		DeferCleanup(f.DeletePolicy, p.Name)
-		return f.Kubectl(ctx, policyManifest(p), "apply", "--server-side", "-f", "-")
+		return f.Kubectl(ctx, framework.PolicyManifest(p), "apply", "--server-side", "-f", "-")
 	}
 	// refusal returns the answer to a strict policy that is the same otherwise.
 	refusal := func(ctx SpecContext, p *placementv1.PlacementPolicy) string {
@@ -152,13 +152,11 @@ var _ = Describe("Objects of a matched type that a policy can't decide", func() 
 })
 
 var _ = Describe("What is warned of when a policy is applied", func() {
-	profile := schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
 	BeforeEach(func(ctx SpecContext) {
 		f.InstallClusterProfiles(ctx)
 		DeferCleanup(f.UninstallCRD, "clusterprofiles.multicluster.x-k8s.io")
-		eu := framework.NewObject(profile, f.NewNamespace(ctx, nil), "eu-1", nil)
+		eu := framework.NewObject(framework.ClusterProfile, f.NewNamespace(ctx, nil), "eu-1", nil)
 		eu.SetLabels(map[string]string{"pci-compliance-level": "2"})
-		eu.Object["spec"] = map[string]any{"displayName": "eu-1", "clusterManager": map[string]any{"name": "x"}}
 		eu.Object["status"] = map[string]any{"properties": []any{map[string]any{"name": "topology.kubernetes.io/region", "value": "europe-west1"}}}
 		f.CreateWithStatus(ctx, eu)
 	})
@@ -168,7 +166,7 @@ var _ = Describe("What is warned of when a policy is applied", func() {
 			p := framework.NewPolicy(framework.NewName("warned"), "", "", "configmaps", f.NewNamespace(ctx, nil))
 			Expect(yaml.UnmarshalStrict([]byte(spec), &p.Spec)).To(Succeed())
 			DeferCleanup(f.DeletePolicy, p.Name)
-			out, err := f.Kubectl(ctx, policyManifest(p), "apply", "--server-side", "-f", "-")
+			out, err := f.Kubectl(ctx, framework.PolicyManifest(p), "apply", "--server-side", "-f", "-")
 			Expect(err).NotTo(HaveOccurred(), out)
 			Expect(out).To(ContainSubstring(said))
 			Eventually(func(g Gomega, ctx context.Context) {
@@ -185,7 +183,7 @@ var _ = Describe("What is warned of when a policy is applied", func() {
 
 			p.Name, p.Spec.Strict = p.Name+"-strict", true
 			DeferCleanup(f.DeletePolicy, p.Name)
-			out, err = f.Kubectl(ctx, policyManifest(p), "apply", "--server-side", "-f", "-")
+			out, err = f.Kubectl(ctx, framework.PolicyManifest(p), "apply", "--server-side", "-f", "-")
 			Expect(out).To(ContainSubstring(said))
 			if !mistake {
 				Expect(err).NotTo(HaveOccurred(), out)
@@ -225,7 +223,7 @@ var _ = Describe("What is warned of when a policy is applied", func() {
 			p := framework.NewPolicy(framework.NewName("strict"), "", "", "configmaps", "nowhere")
 			Expect(yaml.UnmarshalStrict([]byte(spec), &p.Spec)).To(Succeed())
 			p.Spec.Strict = true
-			out, err := f.Kubectl(ctx, policyManifest(p), "apply", "--server-side", "-f", "-")
+			out, err := f.Kubectl(ctx, framework.PolicyManifest(p), "apply", "--server-side", "-f", "-")
 			Expect(err).To(HaveOccurred(), out)
 			Expect(out).To(Or(ContainSubstring("no cluster can meet this"), ContainSubstring("are never true together")))
 		}

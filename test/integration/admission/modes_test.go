@@ -26,7 +26,7 @@ import (
 )
 
 // opinionated uses every rule of the contract.
-var opinionated = rego(
+var opinionated = framework.Rego(
 	`annotations["example.com/zone"] := "a" if not denied`,
 	`labels["example.com/tier"] := "gold" if not denied`,
 	`denied if input.metadata.annotations["example.com/forbidden"]`,

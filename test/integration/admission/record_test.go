@@ -138,7 +138,7 @@ var _ = Describe("What the developer asked for", Label("versions"), func() {
 
 		It("counts for nothing where no policy sets anything", func(ctx SpecContext) {
 			other := f.NewNamespace(ctx, nil)
-			f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("idle"), rego(`annotations["x"] := "y" if input.data.set`), "", "configmaps", other))
+			f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("idle"), framework.Rego(`annotations["x"] := "y" if input.data.set`), "", "configmaps", other))
 			obj := framework.NewObject(framework.ConfigMap, other, "c", map[string]string{placementv1.RequestedAnnotation: forged})
 			Expect(f.Client.Create(ctx, obj)).To(Succeed())
 			got, err := f.Get(ctx, framework.ConfigMap, other, "c")

@@ -30,7 +30,7 @@ import (
 var _ = Describe("kubectl apply of a policy", Label("versions"), func() {
 	refuse := func(ctx SpecContext, p *placementv1.PlacementPolicy, want ...string) {
 		GinkgoHelper()
-		out, err := f.Kubectl(ctx, policyManifest(p), "apply", "--server-side", "-f", "-")
+		out, err := f.Kubectl(ctx, framework.PolicyManifest(p), "apply", "--server-side", "-f", "-")
 		if err == nil {
 			DeferCleanup(f.DeletePolicy, p.Name)
 		}
@@ -45,7 +45,7 @@ var _ = Describe("kubectl apply of a policy", Label("versions"), func() {
 	// The rules begin in line 3.
 	DescribeTable("refuses with file, line, column and the compiler's message",
 		func(ctx SpecContext, rules string, want ...string) {
-			refuse(ctx, framework.NewPolicy("refused", rego(rules), "apps", "replicasets"), want...)
+			refuse(ctx, framework.NewPolicy("refused", framework.Rego(rules), "apps", "replicasets"), want...)
 		},
 		Entry("what does not parse", `annotations["a"] := "b" if {
 `, "refused.rego:5:0: rego_parse_error: unexpected eof token"),
@@ -68,7 +68,7 @@ other contains x if some x in errors`, "refused.rego:3:1: rego_recursion_error")
 	)
 
 	It("refuses all mistakes at once", func(ctx SpecContext) {
-		refuse(ctx, framework.NewPolicy("refused", rego("errors contains x", "warnings contains y"), "apps", "replicasets"),
+		refuse(ctx, framework.NewPolicy("refused", framework.Rego("errors contains x", "warnings contains y"), "apps", "replicasets"),
 			"refused.rego:3:17: rego_unsafe_var_error: var x", "refused.rego:5:19: rego_unsafe_var_error: var y")
 	})
 
@@ -127,7 +127,7 @@ other contains x if some x in errors`, "refused.rego:3:1: rego_recursion_error")
 		Entry("unknown candidates", func(s *placementv1.PlacementPolicySpec) {
 			s.Predicates = &placementv1.Predicates{Candidates: "Racks"}
 		}, "spec.predicates.candidates", `"Racks"`),
-		Entry("a rule that is a function", func(s *placementv1.PlacementPolicySpec) { s.Rego = rego("clusters(x) := x") }, "spec.rego", "clusters is a function"),
+		Entry("a rule that is a function", func(s *placementv1.PlacementPolicySpec) { s.Rego = framework.Rego("clusters(x) := x") }, "spec.rego", "clusters is a function"),
 		Entry("an unknown mode", func(s *placementv1.PlacementPolicySpec) { s.Mode = "Loud" }, "spec.mode", `"Loud"`),
 		Entry("a priority out of range", func(s *placementv1.PlacementPolicySpec) { s.Priority = 1000001 }, "spec.priority"),
 	)
@@ -136,8 +136,8 @@ other contains x if some x in errors`, "refused.rego:3:1: rego_recursion_error")
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("kept")
 		p := framework.NewPolicy(name, zone, "apps", "replicasets", namespace)
 		f.CreateReadyPolicy(ctx, p)
-		p = framework.NewPolicy(name, rego("errors contains x"), "apps", "replicasets", namespace)
-		out, err := f.Kubectl(ctx, policyManifest(p), "apply", "--server-side", "--force-conflicts", "-f", "-")
+		p = framework.NewPolicy(name, framework.Rego("errors contains x"), "apps", "replicasets", namespace)
+		out, err := f.Kubectl(ctx, framework.PolicyManifest(p), "apply", "--server-side", "--force-conflicts", "-f", "-")
 		Expect(err).To(HaveOccurred(), out)
 		Expect(out).To(ContainSubstring(name + ".rego:3:17: rego_unsafe_var_error"))
 		Expect(f.Policy(ctx, name)).To(HaveField("Spec.Rego", zone))
@@ -147,15 +147,15 @@ other contains x if some x in errors`, "refused.rego:3:1: rego_recursion_error")
 		for _, candidates := range []placementv1.PredicateCandidates{placementv1.PredicateCandidatesNodes, placementv1.PredicateCandidatesClusters} {
 			p := framework.NewPolicy(framework.NewName("textless"), "", "apps", "replicasets", f.NewNamespace(ctx, nil))
 			p.Spec.Predicates = &placementv1.Predicates{Candidates: candidates}
-			Expect(f.MustKubectl(ctx, policyManifest(p), "apply", "--server-side", "--dry-run=server", "-f", "-")).NotTo(
+			Expect(f.MustKubectl(ctx, framework.PolicyManifest(p), "apply", "--server-side", "--dry-run=server", "-f", "-")).NotTo(
 				ContainSubstring("decides nothing"))
 		}
 	})
 
 	It("warns where no rule of the contract is defined", func(ctx SpecContext) {
-		p := framework.NewPolicy(framework.NewName("idle"), rego("allow := true"), "apps", "replicasets", f.NewNamespace(ctx, nil))
+		p := framework.NewPolicy(framework.NewName("idle"), framework.Rego("allow := true"), "apps", "replicasets", f.NewNamespace(ctx, nil))
 		DeferCleanup(f.DeletePolicy, p.Name)
-		Expect(f.MustKubectl(ctx, policyManifest(p), "apply", "--server-side", "-f", "-")).To(And(
+		Expect(f.MustKubectl(ctx, framework.PolicyManifest(p), "apply", "--server-side", "-f", "-")).To(And(
 			ContainSubstring("Warning:"), ContainSubstring("decides nothing")))
 	})
 })
@@ -168,9 +168,9 @@ var _ = Describe("A plural name that two groups serve", Label("versions"), func(
 			DeferCleanup(f.UninstallCRD, crd.Name)
 		}
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("harbours")
-		bare := framework.NewPolicy(name, rego(`annotations["n"] := count(data.kubernetes.harbours)`), "", "configmaps", namespace)
+		bare := framework.NewPolicy(name, framework.Rego(`annotations["n"] := count(data.kubernetes.harbours)`), "", "configmaps", namespace)
 		Eventually(func(ctx SpecContext) string {
-			out, err := f.Kubectl(ctx, policyManifest(bare), "apply", "--server-side", "--dry-run=server", "-f", "-")
+			out, err := f.Kubectl(ctx, framework.PolicyManifest(bare), "apply", "--server-side", "--dry-run=server", "-f", "-")
 			if err == nil {
 				return ""
 			}
@@ -182,7 +182,7 @@ var _ = Describe("A plural name that two groups serve", Label("versions"), func(
 		))
 
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name,
-			rego(`annotations["n"] := count(data.resources["south.example.com/v1"].harbours)`), "", "configmaps", namespace))
+			framework.Rego(`annotations["n"] := count(data.resources["south.example.com/v1"].harbours)`), "", "configmaps", namespace))
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "c", nil))).To(Succeed())
 		Expect(stored(ctx, framework.ConfigMap, namespace, "c")).To(Equal(map[string]string{"n": "0"}))
 	})
@@ -191,9 +191,9 @@ var _ = Describe("A plural name that two groups serve", Label("versions"), func(
 var _ = Describe("A policy that reads a type which is not served", Label("versions"), func() {
 	It("is stored with a warning, denies meanwhile, and decides once the type is there", func(ctx SpecContext) {
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("lights")
-		p := framework.NewPolicy(name, rego(`annotations["lit"] := concat(",", [n | some n, _ in data.kubernetes.lighthouses])`), "", "configmaps", namespace)
+		p := framework.NewPolicy(name, framework.Rego(`annotations["lit"] := concat(",", [n | some n, _ in data.kubernetes.lighthouses])`), "", "configmaps", namespace)
 		DeferCleanup(f.DeletePolicy, name)
-		Expect(f.MustKubectl(ctx, policyManifest(p), "apply", "--server-side", "-f", "-")).To(And(
+		Expect(f.MustKubectl(ctx, framework.PolicyManifest(p), "apply", "--server-side", "-f", "-")).To(And(
 			ContainSubstring("Warning: the policy reads data.kubernetes.lighthouses"), ContainSubstring("not serve")))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReplicated).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotServed, "data.kubernetes.lighthouses"))

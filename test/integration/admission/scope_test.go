@@ -40,7 +40,7 @@ import (
 var _ = Describe("The webhook for workloads", Label("versions"), func() {
 	It("decides objects that get their names from generateName", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
-		p := framework.NewPolicy(framework.NewName("generated"), rego(`annotations["example.com/zone"] := input.metadata.generateName`), "", "configmaps", namespace)
+		p := framework.NewPolicy(framework.NewName("generated"), framework.Rego(`annotations["example.com/zone"] := input.metadata.generateName`), "", "configmaps", namespace)
 		f.CreateReadyPolicy(ctx, p)
 		obj := framework.NewObject(framework.ConfigMap, namespace, "", map[string]string{"example.com/zone": "mine"})
 		obj.SetGenerateName("shop-")
@@ -48,7 +48,7 @@ var _ = Describe("The webhook for workloads", Label("versions"), func() {
 		Expect(stored(ctx, framework.ConfigMap, namespace, obj.GetName())).To(HaveKeyWithValue("example.com/zone", "shop-"))
 
 		// The record made before the name was is worth something after: the developer's value returns.
-		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = rego(`annotations["other"] := "x"`) })
+		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = framework.Rego(`annotations["other"] := "x"`) })
 		Eventually(f.Get).WithContext(ctx).WithArguments(framework.ConfigMap, namespace, obj.GetName()).
 			Should(HaveField("GetAnnotations()", HaveKeyWithValue("example.com/zone", "mine")))
 	})
@@ -86,7 +86,7 @@ var _ = Describe("The webhook for workloads", Label("versions"), func() {
 	})
 
 	It("never holds up what a cluster needs to live, whatever a policy matches", func(ctx SpecContext) {
-		p := framework.NewPolicy(framework.NewName("everything"), rego(`errors contains "nothing is allowed" if not input.metadata.labels.allowed`), "*", "*")
+		p := framework.NewPolicy(framework.NewName("everything"), framework.Rego(`errors contains "nothing is allowed" if not input.metadata.labels.allowed`), "*", "*")
 		p.Spec.Match.ResourceRules[0].APIVersions = []string{"*"}
 		p.Spec.Remediation.Mode = placementv1.RemediationOff
 		f.CreatePolicy(ctx, p)
@@ -151,7 +151,7 @@ var _ = Describe("The webhook for workloads", Label("versions"), func() {
 		obj.SetFinalizers([]string{"example.com/hold"})
 		Expect(f.Client.Create(ctx, obj)).To(Succeed())
 		Expect(f.Client.Delete(ctx, obj)).To(Succeed())
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("deny"), rego(`errors contains "nothing is allowed"`), "", "configmaps", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("deny"), framework.Rego(`errors contains "nothing is allowed"`), "", "configmaps", namespace))
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "other", nil))).NotTo(Succeed())
 		held, err := f.Get(ctx, framework.ConfigMap, namespace, "c")
 		Expect(err).NotTo(HaveOccurred())

@@ -59,10 +59,7 @@ annotations["example.com/notes"] := "none"
 			defer Eventually(stored).WithContext(ctx).WithArguments(framework.ConfigMap, namespace, name).Should(HaveKeyWithValue(notes, value))
 		}
 		f.ChangePolicy(ctx, p, func(p *placementv1.PlacementPolicy) {
-			p.Spec.Rego = `package placement
-
-labels := {}
-`
+			p.Spec.Rego = framework.Rego("labels := {}")
 		})
 	})
 

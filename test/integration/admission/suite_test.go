@@ -19,7 +19,6 @@ package admission_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -28,7 +27,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
 	"github.com/berth-dev/berth/test/suite"
 )
@@ -86,15 +84,6 @@ func startOperator(ctx SpecContext) {
 
 func stopOperator() { framework.StopManager(&operator) }
 
-// policyManifest renders a policy for kubectl, without the status that the API type always has.
-func policyManifest(p *placementv1.PlacementPolicy) string {
-	GinkgoHelper()
-	return framework.Manifest(map[string]any{
-		"apiVersion": placementv1.GroupVersion.String(), "kind": "PlacementPolicy",
-		"metadata": map[string]any{"name": p.Name}, "spec": p.Spec,
-	})
-}
-
 // stored returns the annotations of an object as it is stored.
 func stored(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) map[string]string {
 	GinkgoHelper()
@@ -114,11 +103,6 @@ func workloadWebhooks(ctx context.Context) ([]admissionregistrationv1.MutatingWe
 		out = append(out, c.Webhooks...)
 	}
 	return out, nil
-}
-
-// rego makes a module of the package that the specs' policies share.
-func rego(rules ...string) string {
-	return "package placement\n\n" + strings.Join(rules, "\n\n") + "\n"
 }
 
 // jsonOf is text as a field of a policy.

@@ -30,7 +30,7 @@ import (
 var _ = Describe("the types of a policy", Label("versions"), func() {
 	apply := func(ctx SpecContext, p *placementv1.PlacementPolicy) string {
 		GinkgoHelper()
-		out, err := f.Kubectl(ctx, policyManifest(p), "apply", "--server-side", "-f", "-")
+		out, err := f.Kubectl(ctx, framework.PolicyManifest(p), "apply", "--server-side", "-f", "-")
 		Expect(err).NotTo(HaveOccurred(), out)
 		DeferCleanup(f.DeletePolicy, p.Name)
 		return out
@@ -39,7 +39,7 @@ var _ = Describe("the types of a policy", Label("versions"), func() {
 	// The rules begin in line 3.
 	DescribeTable("are checked against the schemas that the API server publishes, with a warning at apply",
 		func(ctx SpecContext, rules string, want ...string) {
-			p := framework.NewPolicy(framework.NewName("typed"), rego(rules), "apps", "deployments", f.NewNamespace(ctx, nil))
+			p := framework.NewPolicy(framework.NewName("typed"), framework.Rego(rules), "apps", "deployments", f.NewNamespace(ctx, nil))
 			out := apply(ctx, p)
 			for _, w := range want {
 				Expect(out).To(ContainSubstring(w))
@@ -66,7 +66,7 @@ errors contains "no" if input.spec.replicas > 3`),
 	)
 
 	It("name a type of which the policy can never decide an object, and leave the policy ready", func(ctx SpecContext) {
-		p := framework.NewPolicy(framework.NewName("mute"), rego(`errors contains "no" if input.spec.containers[0].image == "x"`), "apps", "deployments", f.NewNamespace(ctx, nil))
+		p := framework.NewPolicy(framework.NewName("mute"), framework.Rego(`errors contains "no" if input.spec.containers[0].image == "x"`), "apps", "deployments", f.NewNamespace(ctx, nil))
 		p.Spec.Match.ResourceRules = append(p.Spec.Match.ResourceRules, placementv1.ResourceRule{
 			APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"},
 		})
@@ -77,22 +77,22 @@ errors contains "no" if input.spec.replicas > 3`),
 
 		By("telling kinds apart")
 		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) {
-			p.Spec.Rego = rego(`errors contains "no" if { input.kind == "Pod"; input.spec.containers[0].image == "x" }`)
+			p.Spec.Rego = framework.Rego(`errors contains "no" if { input.kind == "Pod"; input.spec.containers[0].image == "x" }`)
 		})
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionCompiled).
 			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonTypeChecked))
 	})
 
 	It("are an error at apply where the policy is strict", func(ctx SpecContext) {
-		p := framework.NewPolicy(framework.NewName("strict"), rego(`annotations["a"] := input.metadata.lables.tier`), "apps", "deployments", "nowhere")
+		p := framework.NewPolicy(framework.NewName("strict"), framework.Rego(`annotations["a"] := input.metadata.lables.tier`), "apps", "deployments", "nowhere")
 		p.Spec.Strict = true
-		out, err := f.Kubectl(ctx, policyManifest(p), "apply", "--server-side", "-f", "-")
+		out, err := f.Kubectl(ctx, framework.PolicyManifest(p), "apply", "--server-side", "-f", "-")
 		Expect(err).To(HaveOccurred(), out)
 		Expect(out).To(ContainSubstring(p.Name + ".rego:3:21: input.metadata.lables.tier is undefined"))
 	})
 
 	It("are in the status, and a policy that can decide nothing is not ready", func(ctx SpecContext) {
-		p := framework.NewPolicy(framework.NewName("typed"), rego(`annotations["a"] := input.metadata.lables.tier`), "apps", "deployments", "nowhere")
+		p := framework.NewPolicy(framework.NewName("typed"), framework.Rego(`annotations["a"] := input.metadata.lables.tier`), "apps", "deployments", "nowhere")
 		apply(ctx, p)
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionReady).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonTypeErrors))
@@ -103,7 +103,7 @@ errors contains "no" if input.spec.replicas > 3`),
 
 		By("correcting it")
 		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) {
-			p.Spec.Rego = rego(`annotations["a"] := input.metadata.labels.tier`)
+			p.Spec.Rego = framework.Rego(`annotations["a"] := input.metadata.labels.tier`)
 		})
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionCompiled).
 			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonTypeChecked))
@@ -130,7 +130,7 @@ errors contains "no" if input.spec.replicas > 3`),
 		describe(crd, true)
 		f.InstallCRD(ctx, crd)
 		DeferCleanup(f.UninstallCRD, crd.Name)
-		p := framework.NewPolicy(framework.NewName("typed"), rego(`annotations["a"] := input.spec.wieght`), "typed.example.com", "crates", "nowhere")
+		p := framework.NewPolicy(framework.NewName("typed"), framework.Rego(`annotations["a"] := input.spec.wieght`), "typed.example.com", "crates", "nowhere")
 		f.CreateReadyPolicy(ctx, p)
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionCompiled).
 			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonTypeChecked))

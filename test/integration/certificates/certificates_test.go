@@ -44,10 +44,7 @@ func underLoad(ctx context.Context, tune ...func(*setup.Options)) (*framework.Ma
 	leader, all, b := start(ctx, tune...)
 	namespace := f.NewNamespace(ctx, nil)
 	name := "certificates-" + namespace
-	p := framework.NewPolicy(name, `package placement
-
-annotations["example.com/zone"] := "a"
-`, "", "configmaps", namespace)
+	p := framework.NewPolicy(name, framework.Rego(`annotations["example.com/zone"] := "a"`), "", "configmaps", namespace)
 	f.CreateReadyPolicy(ctx, p)
 	DeferCleanup(func(ctx SpecContext) { f.DeletePolicy(ctx, name) })
 	Eventually(func(ctx context.Context) (map[string]string, error) {

@@ -34,7 +34,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/controllers/deliverer"
@@ -43,8 +42,6 @@ import (
 	"github.com/berth-dev/berth/test/budget"
 	"github.com/berth-dev/berth/test/framework"
 )
-
-var clusterProfile = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
 
 // all returns the objects of a kind that are delivered for an object, sorted by name.
 func all(ctx context.Context, kind schema.GroupVersionKind, namespace, owner string) ([]unstructured.Unstructured, error) {
@@ -124,9 +121,8 @@ func newFleet(ctx context.Context, names ...string) fleet {
 	GinkgoHelper()
 	out := fleet{label: framework.NewName("fleet"), namespace: f.NewNamespace(ctx, nil)}
 	for _, name := range names {
-		o := framework.NewObject(clusterProfile, out.namespace, out.cluster(name), nil)
+		o := framework.NewObject(framework.ClusterProfile, out.namespace, out.cluster(name), nil)
 		o.SetLabels(map[string]string{"example.com/fleet": out.label, corev1.LabelTopologyRegion: "eu"})
-		o.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "specs"}}
 		Expect(f.Client.Create(ctx, o)).To(Succeed())
 		DeferCleanup(f.Client.Delete, o)
 	}
@@ -148,7 +144,7 @@ func (fl fleet) clusters(names ...string) []string {
 // move changes the region of a cluster.
 func (fl fleet) move(ctx context.Context, name, region string) {
 	GinkgoHelper()
-	o, err := f.Get(ctx, clusterProfile, fl.namespace, fl.cluster(name))
+	o, err := f.Get(ctx, framework.ClusterProfile, fl.namespace, fl.cluster(name))
 	Expect(err).NotTo(HaveOccurred())
 	base := o.DeepCopy()
 	labels := o.GetLabels()
@@ -319,8 +315,7 @@ clusters := {%q, %q, %q}
 
 		By("a profile that comes, and one that makes a name ambiguous")
 		profile := func(namespace, name string) *unstructured.Unstructured {
-			out := framework.NewObject(clusterProfile, namespace, name, nil)
-			out.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "specs"}}
+			out := framework.NewObject(framework.ClusterProfile, namespace, name, nil)
 			return out
 		}
 		found := profile(west.namespace, east.cluster("gone"))
@@ -687,7 +682,7 @@ errors contains "no" if input.metadata.name == "nobody"`, "apps", "deployments")
 
 labels := {"a": "b"}`, "apps", "deployments", "nowhere")
 		p.Spec.Delivery = &placementv1.Delivery{Karmada: &placementv1.KarmadaDelivery{}}
-		text := f.MustKubectl(ctx, manifest(p), "apply", "--dry-run=server", "-f", "-")
+		text := f.MustKubectl(ctx, framework.PolicyManifest(p), "apply", "--dry-run=server", "-f", "-")
 		Expect(text).To(ContainSubstring("spec.delivery: the policy has no Rego rule named clusters"))
 	})
 
@@ -741,15 +736,6 @@ labels := {"a": "b"}`, "apps", "deployments", "nowhere")
 		Expect(writes() - written).To(Equal(1))
 	})
 })
-
-// manifest returns the manifest of a policy.
-func manifest(p *placementv1.PlacementPolicy) string {
-	GinkgoHelper()
-	p.SetGroupVersionKind(placementv1.GroupVersion.WithKind("PlacementPolicy"))
-	text, err := yaml.Marshal(p)
-	Expect(err).NotTo(HaveOccurred())
-	return string(text)
-}
 
 func must[T any](value T, err error) T {
 	GinkgoHelper()

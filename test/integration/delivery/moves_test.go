@@ -123,7 +123,7 @@ var _ = Describe("Moves of many workloads", func() {
 	// choose makes one of the two clusters the one that the policy decides, in one write.
 	choose := func(ctx context.Context, region string) {
 		GinkgoHelper()
-		o, err := f.Get(ctx, clusterProfile, fl.namespace, fl.cluster("a"))
+		o, err := f.Get(ctx, framework.ClusterProfile, fl.namespace, fl.cluster("a"))
 		Expect(err).NotTo(HaveOccurred())
 		o.SetLabels(map[string]string{"example.com/fleet": fl.label, "topology.kubernetes.io/region": "eu", "example.com/active": region})
 		Expect(f.Client.Update(ctx, o)).To(Succeed())

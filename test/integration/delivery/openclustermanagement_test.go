@@ -231,7 +231,7 @@ func (fl fleet) report(ctx context.Context, name string, available metav1.Condit
 // derive creates the ClusterProfile that registration keeps of a ManagedCluster in a namespace that has a ManagedClusterSetBinding.
 func (fl fleet) derive(ctx context.Context, name, namespace string) {
 	GinkgoHelper()
-	o := framework.NewObject(clusterProfile, namespace, fl.cluster(name), nil)
+	o := framework.NewObject(framework.ClusterProfile, namespace, fl.cluster(name), nil)
 	o.SetLabels(map[string]string{"x-k8s.io/cluster-manager": "open-cluster-management", "open-cluster-management.io/cluster-name": fl.cluster(name)})
 	o.Object["spec"] = map[string]any{"displayName": fl.cluster(name), "clusterManager": map[string]any{"name": "open-cluster-management"}}
 	Expect(f.Client.Create(ctx, o)).To(Succeed())
@@ -355,9 +355,8 @@ var _ = Describe("A ManagedCluster with ClusterProfiles that are derived from it
 		Eventually(decidedIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a", "b")))
 
 		By("a ClusterProfile of another manager, which may be another cluster")
-		o := framework.NewObject(clusterProfile, namespace, fl.cluster("b"), nil)
+		o := framework.NewObject(framework.ClusterProfile, namespace, fl.cluster("b"), nil)
 		o.SetLabels(map[string]string{"x-k8s.io/cluster-manager": "open-cluster-management"})
-		o.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "specs"}}
 		Expect(f.Client.Create(ctx, o)).To(Succeed())
 		Eventually(decidedIn).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(fl.clusters("a")))
 		Expect(f.Client.Delete(ctx, o)).To(Succeed())

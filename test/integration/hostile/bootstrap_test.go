@@ -41,7 +41,7 @@ var everything = placementv1.ResourceRule{APIGroups: []string{"*"}, APIVersions:
 
 // newPolicy returns a policy that denies objects with the label "denied".
 func newPolicy(name string, rules ...placementv1.ResourceRule) *placementv1.PlacementPolicy {
-	p := framework.NewPolicy(name, rego(`errors contains "denied by its label" if input.metadata.labels.denied`), "", "")
+	p := framework.NewPolicy(name, framework.Rego(`errors contains "denied by its label" if input.metadata.labels.denied`), "", "")
 	p.Spec.Match = placementv1.Match{ResourceRules: rules}
 	return p
 }

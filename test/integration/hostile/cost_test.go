@@ -77,7 +77,7 @@ var _ = Describe("The cost of one request", func() {
 	It("does not grow by an annotation that looks like a record", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
 		// What the policy does not deny keeps the API server's own validation busy for a minute.
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("denies"), rego(`errors contains "not here" if input.metadata.name == "keys"`), "", "pods", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("denies"), framework.Rego(`errors contains "not here" if input.metadata.name == "keys"`), "", "pods", namespace))
 		start := processorTime()
 		Expect(f.Client.Create(ctx, labelKeys(namespace), client.DryRunAll)).To(MatchError(ContainSubstring("not here")))
 		Expect(processorTime() - start).To(BeNumerically("<", affordable))
@@ -85,7 +85,7 @@ var _ = Describe("The cost of one request", func() {
 
 	It("is bounded where a policy has to look at label keys", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("schedules"), rego(`scheduling.nodeSelector.disk := "ssd"`), "", "pods", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("schedules"), framework.Rego(`scheduling.nodeSelector.disk := "ssd"`), "", "pods", namespace))
 		start := processorTime()
 		Expect(f.Client.Create(ctx, labelKeys(namespace), client.DryRunAll)).To(MatchError(
 			ContainSubstring("spec.topologySpreadConstraints has more than 65536 values")))
@@ -95,7 +95,7 @@ var _ = Describe("The cost of one request", func() {
 	It("does not grow with the square of the terms of an affinity", func(ctx SpecContext) {
 		const wanted = `{"key":"zone","operator":"In","values":["a"]}`
 		namespace := f.NewNamespace(ctx, nil)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("affinity"), rego(
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("affinity"), framework.Rego(
 			`scheduling.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms := [{"matchExpressions": [`+wanted+`]}]`,
 			`scheduling.tolerations := [{"key": "placed", "operator": "Exists"}]`), "apps", "deployments", namespace))
 		object := fromText(namespace, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"terms"},"spec":{"replicas":0,

@@ -73,7 +73,7 @@ func violations(ctx context.Context, policy string) (placementv1.PlacementPolicy
 var _ = Describe("An object that says that it is being deleted", func() {
 	It("is denied when server-side apply creates it", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("deny"), rego(denyForbidden), "", "configmaps", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("deny"), framework.Rego(denyForbidden), "", "configmaps", namespace))
 		for i, timestamp := range []string{"2030-01-01T00:00:00Z", "2020-01-01T00:00:00Z"} {
 			object := framework.NewObject(framework.ConfigMap, namespace, fmt.Sprintf("forged-%d", i), nil)
 			object.Object["data"] = map[string]any{"forbidden": "yes"}
@@ -86,7 +86,7 @@ var _ = Describe("An object that says that it is being deleted", func() {
 
 	It("gets what policies decide when server-side apply creates it", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("label"), rego(`labels["zone"] := "eu"`), "", "configmaps", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("label"), framework.Rego(`labels["zone"] := "eu"`), "", "configmaps", namespace))
 		object := framework.NewObject(framework.ConfigMap, namespace, "forged", nil)
 		object.SetLabels(map[string]string{"zone": "mine"})
 		Expect(unstructured.SetNestedField(object.Object, "2030-01-01T00:00:00Z", "metadata", "deletionTimestamp")).To(Succeed())
@@ -96,7 +96,7 @@ var _ = Describe("An object that says that it is being deleted", func() {
 
 	It("is denied content while a finalizer holds it", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("deny"), rego(denyForbidden), "", "configmaps", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("deny"), framework.Rego(denyForbidden), "", "configmaps", namespace))
 		object := framework.NewObject(framework.ConfigMap, namespace, "held", nil)
 		createTerminating(ctx, object)
 		for _, patch := range []string{
@@ -121,7 +121,7 @@ var _ = Describe("An object that says that it is being deleted", func() {
 		for _, object := range []*unstructured.Unstructured{violating, fine, relabeled} {
 			createTerminating(ctx, object)
 		}
-		p := framework.NewPolicy(framework.NewName("deny"), rego(denyForbidden, `labels["zone"] := "eu" if input.metadata.labels.zone`), "", "configmaps", namespace)
+		p := framework.NewPolicy(framework.NewName("deny"), framework.Rego(denyForbidden, `labels["zone"] := "eu" if input.metadata.labels.zone`), "", "configmaps", namespace)
 		f.CreateReadyPolicy(ctx, p)
 		Eventually(violations).WithContext(ctx).WithArguments(p.Name).Should(And(
 			HaveField("Matched", HaveValue(BeEquivalentTo(3))), HaveField("Violations", HaveValue(BeEquivalentTo(2))),

@@ -38,7 +38,7 @@ var _ = Describe("A policy on Pods that restricts their nodes", func() {
 
 	BeforeEach(func(ctx SpecContext) {
 		namespace = f.NewNamespace(ctx, nil)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("place"), rego(`scheduling.nodeSelector.disk := "ssd"`), "", "pods", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("place"), framework.Rego(`scheduling.nodeSelector.disk := "ssd"`), "", "pods", namespace))
 	})
 
 	It("decides each Pod when it is created, whatever creates it", func(ctx SpecContext) {

@@ -38,7 +38,7 @@ func bomb(n int) string {
 	for i := 1; i <= n; i++ {
 		lines = append(lines, fmt.Sprintf("a%d := [a%d, a%d]", i, i-1, i-1), fmt.Sprintf("b%d := [b%d, b%d]", i, i-1, i-1))
 	}
-	return rego(append(lines, fmt.Sprintf(`errors contains "never" if a%d == b%d`, n, n))...)
+	return framework.Rego(append(lines, fmt.Sprintf(`errors contains "never" if a%d == b%d`, n, n))...)
 }
 
 var _ = Describe("A policy that would take minutes to compile", func() {
@@ -62,7 +62,7 @@ const backtracks = `labels := {"lines": sprintf("%d", [n])} if {
 var _ = Describe("A policy that some objects keep busy", func() {
 	It("goes on deciding the objects of other tenants", func(ctx SpecContext) {
 		attacker, victim := f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil)
-		policy := framework.NewPolicy(framework.NewName("busy"), rego(backtracks), "", "configmaps", attacker, victim)
+		policy := framework.NewPolicy(framework.NewName("busy"), framework.Rego(backtracks), "", "configmaps", attacker, victim)
 		policy.Spec.FailurePolicy = placementv1.FailurePolicyIgnore
 		f.CreateReadyPolicy(ctx, policy)
 		create := func(namespace, name, text string) map[string]string {
@@ -81,7 +81,7 @@ var _ = Describe("A policy that some objects keep busy", func() {
 
 	It("does not evaluate objects beyond spec.limits.inputBytes", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
-		policy := framework.NewPolicy(framework.NewName("large"), rego(`labels := {"length": sprintf("%d", [count(input.data.text)])}`), "", "configmaps", namespace)
+		policy := framework.NewPolicy(framework.NewName("large"), framework.Rego(`labels := {"length": sprintf("%d", [count(input.data.text)])}`), "", "configmaps", namespace)
 		policy.Spec.Limits = &placementv1.Limits{InputBytes: 2048}
 		f.CreateReadyPolicy(ctx, policy)
 		object := framework.NewObject(framework.ConfigMap, namespace, "large", nil)

@@ -71,7 +71,7 @@ var _ = Describe("A policy that decides new objects alone", func() {
 			return object
 		}
 		older := deployment("older", 4)
-		policy := framework.NewPolicy(framework.NewName("new"), rego(atMost3, `annotations["tier"] := "gold"`), "apps", "deployments", namespace)
+		policy := framework.NewPolicy(framework.NewName("new"), framework.Rego(atMost3, `annotations["tier"] := "gold"`), "apps", "deployments", namespace)
 		newOnly(policy)
 		f.CreateReadyPolicy(ctx, policy)
 		web := deployment("web", 0)
@@ -93,7 +93,7 @@ var _ = Describe("A policy that decides new objects alone", func() {
 	})
 
 	It("denies an update after which no cluster is left", func(ctx SpecContext) {
-		policy := framework.NewPolicy(framework.NewName("new"), rego(`clusters := {"eu-1"} if not input.metadata.labels.pci`, `clusters := set() if input.metadata.labels.pci`),
+		policy := framework.NewPolicy(framework.NewName("new"), framework.Rego(`clusters := {"eu-1"} if not input.metadata.labels.pci`, `clusters := set() if input.metadata.labels.pci`),
 			"", "configmaps", namespace)
 		newOnly(policy)
 		f.CreateReadyPolicy(ctx, policy)
@@ -117,7 +117,7 @@ var _ = Describe("A policy of any remediation mode", func() {
 		object := framework.NewObject(framework.ConfigMap, namespace, "web", nil)
 		Expect(f.Client.Create(ctx, object)).To(Succeed())
 		for _, mode := range modes {
-			policy := framework.NewPolicy(framework.NewName(strings.ToLower(string(mode))), rego(`errors contains "`+string(mode)+` forbids it" if input.data.`+string(mode)), "", "configmaps", namespace)
+			policy := framework.NewPolicy(framework.NewName(strings.ToLower(string(mode))), framework.Rego(`errors contains "`+string(mode)+` forbids it" if input.data.`+string(mode)), "", "configmaps", namespace)
 			policy.Spec.Remediation.Mode = mode
 			f.CreateReadyPolicy(ctx, policy)
 		}

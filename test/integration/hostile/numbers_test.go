@@ -31,7 +31,7 @@ import (
 var _ = Describe("A number that no float64 holds", func() {
 	DescribeTable("stays what the developer wrote, and remediation settles", func(ctx SpecContext, seconds int64) {
 		namespace := f.NewNamespace(ctx, nil)
-		p := framework.NewPolicy(framework.NewName("tolerates"), rego(`scheduling.tolerations := [{"key": "placed", "operator": "Exists"}]`), "apps", "deployments", namespace)
+		p := framework.NewPolicy(framework.NewName("tolerates"), framework.Rego(`scheduling.tolerations := [{"key": "placed", "operator": "Exists"}]`), "apps", "deployments", namespace)
 		p.Spec.Remediation = placementv1.Remediation{Mode: placementv1.RemediationAutomatic}
 		f.CreateReadyPolicy(ctx, p)
 		// As text: a client may lose the number itself.
@@ -78,7 +78,7 @@ var _ = Describe("A number that no float64 holds", func() {
 			f.MustKubectl(ctx, `{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"`+name+`"},"revision":1,"data":{"number":`+number+`}}`, "create", "--raw", path, "-f", "-")
 		}
 		create("before")
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("labels"), rego(`labels := {"placed": "yes"}`), "apps", "controllerrevisions", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("labels"), framework.Rego(`labels := {"placed": "yes"}`), "apps", "controllerrevisions", namespace))
 		create("after")
 		data := func(name string) string {
 			GinkgoHelper()

@@ -71,9 +71,9 @@ var _ = Describe("A number that takes forever to read", Ordered, func() {
 		namespace := f.NewNamespace(ctx, nil)
 		for _, resource := range []string{"rollouts", "replicasets"} {
 			group := map[string]string{"rollouts": rollout.Group, "replicasets": "apps"}[resource]
-			f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("disk"), rego(`scheduling.nodeSelector.disk := "ssd"`), group, resource, namespace))
+			f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("disk"), framework.Rego(`scheduling.nodeSelector.disk := "ssd"`), group, resource, namespace))
 		}
-		feasible := framework.NewPolicy(framework.NewName("feasible"), rego(`warnings contains "no node" if count(k8s.feasible(input, {})) == 0`), rollout.Group, "rollouts", namespace)
+		feasible := framework.NewPolicy(framework.NewName("feasible"), framework.Rego(`warnings contains "no node" if count(k8s.feasible(input, {})) == 0`), rollout.Group, "rollouts", namespace)
 		f.CreateReadyPolicy(ctx, feasible)
 		start := processorTime()
 		for _, object := range []*unstructured.Unstructured{
@@ -126,7 +126,7 @@ var _ = Describe("A number that takes forever to read", Ordered, func() {
 
 	DescribeTable("in an inventory, a CEL expression, or Rego ends no more than the decision", func(ctx SpecContext, condition string) {
 		namespace := f.NewNamespace(ctx, nil)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("number"), rego(`errors contains "denied" if { `+condition+` }`), "", "configmaps", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("number"), framework.Rego(`errors contains "denied" if { `+condition+` }`), "", "configmaps", namespace))
 		start := processorTime()
 		for _, text := range numerals {
 			cluster := fromText("", `{"apiVersion":"cluster.open-cluster-management.io/v1","kind":"ManagedCluster","metadata":{"name":"`+framework.NewName("huge")+`"}}`)

@@ -54,7 +54,7 @@ var _ = Describe("A value with control characters", func() {
 
 	It("is escaped in denials, in Events, and in warnings", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("deny"), rego(
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("deny"), framework.Rego(
 			`errors contains sprintf("team %s", [input.metadata.annotations.denied])`, `warnings contains sprintf("team %s", [input.metadata.annotations.warned])`), "", "configmaps", namespace))
 		denied := framework.NewObject(framework.ConfigMap, namespace, "denied", map[string]string{"denied": value})
 		err := f.Client.Create(ctx, denied)
@@ -88,7 +88,7 @@ var _ = Describe("An Event in the namespace default", func() {
 		Eventually(notes).WithContext(ctx).WithArguments("default", label, events.QuotaDenied.Reason).Should(And(HaveLen(1), Not(ContainElement(named))))
 
 		By("failing to decide an object")
-		p := framework.NewPolicy(framework.NewName("undecided"), rego(`labels.value := value if some value in split(input.metadata.annotations["values"], ",")`), "", "configmaps", namespace)
+		p := framework.NewPolicy(framework.NewName("undecided"), framework.Rego(`labels.value := value if some value in split(input.metadata.annotations["values"], ",")`), "", "configmaps", namespace)
 		f.CreatePolicy(ctx, p)
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionReady).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonObjectsUndecided, namespace+"/secret-project"), "the condition names it")
@@ -101,7 +101,7 @@ var _ = Describe("An Event in the namespace default", func() {
 		for i := range objects {
 			Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, fmt.Sprintf("secret-%02d", i), nil))).To(Succeed())
 		}
-		p := framework.NewPolicy(framework.NewName("pause"), rego(`labels.tier := "gold"`), "", "configmaps", namespace)
+		p := framework.NewPolicy(framework.NewName("pause"), framework.Rego(`labels.tier := "gold"`), "", "configmaps", namespace)
 		p.Spec.Remediation = placementv1.Remediation{Mode: placementv1.RemediationAutomatic, BlastRadius: &placementv1.BlastRadius{Percent: 10}}
 		f.CreateReadyPolicy(ctx, p)
 		labeled := func(ctx context.Context) ([]unstructured.Unstructured, error) {
@@ -112,7 +112,7 @@ var _ = Describe("An Event in the namespace default", func() {
 		}
 		Eventually(labeled).WithContext(ctx).Should(HaveLen(objects))
 		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) {
-			p.Spec.Rego = rego(`labels.tier := "gold"`, `errors contains "frozen" if startswith(input.metadata.name, "secret")`)
+			p.Spec.Rego = framework.Rego(`labels.tier := "gold"`, `errors contains "frozen" if startswith(input.metadata.name, "secret")`)
 		})
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionPaused).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNamespacesPaused, "such as configmaps "+namespace+"/secret-00"))

@@ -35,7 +35,7 @@ var _ = Describe("A ReplicaSet that claims a controller", func() {
 	// The suite's policies place ReplicaSets and leave Deployments alone, so that what is kept and what is placed differ.
 	BeforeEach(func(ctx SpecContext) {
 		namespace = f.NewNamespace(ctx, nil)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("place"), rego(`scheduling.nodeSelector.disk := "ssd"`), "apps", "replicasets", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("place"), framework.Rego(`scheduling.nodeSelector.disk := "ssd"`), "apps", "replicasets", namespace))
 	})
 
 	withDisk := func(object *unstructured.Unstructured, disk string) *unstructured.Unstructured {
@@ -129,7 +129,7 @@ var _ = Describe("A ReplicaSet that claims a controller", func() {
 		set.SetNamespace(quiet)
 		set.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "none", UID: "u", Controller: new(true)}})
 		Expect(f.Client.Create(ctx, set)).To(Succeed())
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("place"), rego(`scheduling.nodeSelector.disk := "ssd"`), "apps", "replicasets", quiet))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("place"), framework.Rego(`scheduling.nodeSelector.disk := "ssd"`), "apps", "replicasets", quiet))
 		Eventually(f.Get).WithContext(ctx).WithArguments(framework.ReplicaSet, quiet, set.GetName()).
 			Should(HaveField("Object", HaveKeyWithValue("spec", HaveKeyWithValue("template", HaveKeyWithValue("spec", HaveKeyWithValue("nodeSelector", HaveKeyWithValue("disk", "ssd")))))))
 	})

@@ -29,7 +29,7 @@ import (
 )
 
 // matchesInRego matches a pattern of the object with the function that the object names.
-var matchesInRego = rego(
+var matchesInRego = framework.Rego(
 	`errors contains "regular" if { input.data.function == "match"; regex.match(input.data.pattern, input.data.text) }`,
 	`errors contains "regular" if { input.data.function == "find"; regex.find_n(input.data.pattern, input.data.text, -1) != [] }`,
 	`errors contains "regular" if { input.data.function == "split"; count(regex.split(input.data.pattern, input.data.text)) > 1 }`,
@@ -63,7 +63,7 @@ var _ = Describe("A policy that takes a pattern from the object", Ordered, func(
 		p := framework.NewPolicy(framework.NewName("rules"), "", "", "configmaps", inRules)
 		p.Spec.Rules = matchesInRules
 		f.CreateReadyPolicy(ctx, p)
-		p = framework.NewPolicy(framework.NewName("condition"), rego(`errors contains "regular"`), "", "configmaps", inCondition)
+		p = framework.NewPolicy(framework.NewName("condition"), framework.Rego(`errors contains "regular"`), "", "configmaps", inCondition)
 		p.Spec.Match.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "matches", Expression: "object.data.text.matches(object.data.pattern)"}}
 		f.CreateReadyPolicy(ctx, p)
 	})

@@ -57,7 +57,7 @@ var _ = Describe("Thousands of connections without an end of their requests", fu
 		}
 		f.AwaitValidation(ctx)
 		namespace := f.NewNamespace(ctx, nil)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("deny"), rego(`errors contains "not here"`), "", "configmaps", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("deny"), framework.Rego(`errors contains "not here"`), "", "configmaps", namespace))
 		before := held()
 		ports := replica.Ports()
 		for i := range connections {

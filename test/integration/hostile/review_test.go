@@ -72,7 +72,7 @@ var _ = Describe("An admission review of many bytes", func() {
 	for _, failure := range []placementv1.FailurePolicy{placementv1.FailurePolicyFail, placementv1.FailurePolicyIgnore} {
 		It(fmt.Sprintf("is decided, with failurePolicy %s", failure), func(ctx SpecContext) {
 			namespace := f.NewNamespace(ctx, nil)
-			p := framework.NewPolicy(framework.NewName("deny"), rego(denyForbidden), "", "configmaps", namespace)
+			p := framework.NewPolicy(framework.NewName("deny"), framework.Rego(denyForbidden), "", "configmaps", namespace)
 			p.Spec.FailurePolicy = failure
 			f.CreateReadyPolicy(ctx, p)
 			createLarge(ctx, namespace)
@@ -99,7 +99,7 @@ var _ = Describe("An admission review of many bytes", func() {
 
 	It("beyond what the API server stores is denied with failurePolicy Fail", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("deny"), rego(denyForbidden), "", "configmaps", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("deny"), framework.Rego(denyForbidden), "", "configmaps", namespace))
 		Eventually(func(ctx context.Context) error {
 			_, err := put(ctx, "POST", namespace, "", "application/yaml", aliases())
 			return err
@@ -108,7 +108,7 @@ var _ = Describe("An admission review of many bytes", func() {
 
 	It("beyond what the API server stores is warned of with failurePolicy Ignore", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
-		p := framework.NewPolicy(framework.NewName("deny"), rego(denyForbidden), "", "configmaps", namespace)
+		p := framework.NewPolicy(framework.NewName("deny"), framework.Rego(denyForbidden), "", "configmaps", namespace)
 		p.Spec.FailurePolicy = placementv1.FailurePolicyIgnore
 		f.CreateReadyPolicy(ctx, p)
 		Eventually(func(g Gomega, ctx context.Context) {

@@ -90,7 +90,7 @@ var _ = Describe("A policy that limits replicas", func() {
 
 	limit := func(ctx SpecContext, group, resource string, change ...func(*placementv1.PlacementPolicy)) {
 		GinkgoHelper()
-		policy := framework.NewPolicy(framework.NewName("replicas"), rego(atMost3), group, resource, namespace)
+		policy := framework.NewPolicy(framework.NewName("replicas"), framework.Rego(atMost3), group, resource, namespace)
 		for _, c := range change {
 			c(policy)
 		}
@@ -173,7 +173,7 @@ var _ = Describe("A policy that limits replicas", func() {
 		f.InstallCRD(ctx, crd)
 		DeferCleanup(f.UninstallCRD, crd.Name)
 		limit(ctx, "hostile.example.com", "fleets", func(p *placementv1.PlacementPolicy) {
-			p.Spec.Rego = rego(`errors contains "at most 3 ships" if input.spec.size > 3`)
+			p.Spec.Rego = framework.Rego(`errors contains "at most 3 ships" if input.spec.size > 3`)
 		})
 		object := framework.NewObject(schema.GroupVersionKind{Group: "hostile.example.com", Version: "v1", Kind: "Fleet"}, namespace, "web", nil)
 		object.Object["spec"] = map[string]any{"size": int64(1)}
@@ -186,7 +186,7 @@ var _ = Describe("A policy that limits replicas", func() {
 
 	It("decides on what is replaced, however the object changes meanwhile", func(ctx SpecContext) {
 		limit(ctx, "apps", "deployments", func(p *placementv1.PlacementPolicy) {
-			p.Spec.Rego = rego(`errors contains "at most 3 replicas of what is small" if {
+			p.Spec.Rego = framework.Rego(`errors contains "at most 3 replicas of what is small" if {
 	input.spec.replicas > 3
 	input.metadata.annotations.small == "yes"
 }`)
@@ -212,7 +212,7 @@ var _ = Describe("A policy that limits replicas", func() {
 
 	It("brings a scaled object into line where it does not deny it", func(ctx SpecContext) {
 		limit(ctx, "apps", "deployments", func(p *placementv1.PlacementPolicy) {
-			p.Spec.Rego = rego(`annotations := {"size": sprintf("%d", [input.spec.replicas])}`)
+			p.Spec.Rego = framework.Rego(`annotations := {"size": sprintf("%d", [input.spec.replicas])}`)
 		})
 		object := framework.NewObject(framework.Deployment, namespace, "web", nil)
 		Expect(f.Client.Create(ctx, object)).To(Succeed())
@@ -230,7 +230,7 @@ var _ = Describe("A policy that does not read what a subresource changes", func(
 	It("has no rule for it", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
 		create := func(text, group, resource string) {
-			f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("no-subresource"), rego(text), group, resource, namespace))
+			f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("no-subresource"), framework.Rego(text), group, resource, namespace))
 		}
 		create(`errors contains "no" if input.metadata.labels.forbidden`, "apps", "*")
 		create(`errors contains "no" if input.spec.template.spec.hostNetwork`, "apps", "deployments")
@@ -258,7 +258,7 @@ var _ = Describe("A policy on containers", func() {
 
 	It("decides ephemeral containers", func(ctx SpecContext) {
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("images"),
-			rego(`errors contains "bad image" if {
+			framework.Rego(`errors contains "bad image" if {
 	some c in array.concat(input.spec.containers, object.get(input.spec, "ephemeralContainers", []))
 	not startswith(c.image, "good/")
 }`),
@@ -277,7 +277,7 @@ var _ = Describe("A policy on containers", func() {
 
 	It("decides resizes", func(ctx SpecContext) {
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("resources"),
-			rego(`errors contains "too big" if {
+			framework.Rego(`errors contains "too big" if {
 	some c in input.spec.containers
 	c.resources.requests.cpu == "8"
 }`), "", "pods", namespace))

@@ -37,7 +37,7 @@ import (
 
 // denies is a module that denies ConfigMaps with a key in their data.
 func denies(key string) string {
-	return rego(`errors contains "` + key + ` is denied" if input.data.` + key)
+	return framework.Rego(`errors contains "` + key + ` is denied" if input.data.` + key)
 }
 
 // pair is a leader, and a follower whose connection to the API server can be stopped.
@@ -134,7 +134,7 @@ var _ = Describe("Data whose watch stands still", func() {
 	It("decides nothing beyond the policy's maxStaleness, and heals", func(ctx SpecContext) {
 		p := startPair(ctx, 10*time.Minute)
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("reads")
-		policy := framework.NewPolicy(name, rego(`errors contains "seen" if data.kubernetes.services["`+namespace+`"].seen`), "", "configmaps", namespace)
+		policy := framework.NewPolicy(name, framework.Rego(`errors contains "seen" if data.kubernetes.services["`+namespace+`"].seen`), "", "configmaps", namespace)
 		// A watch that is silent for so long is opened again. A quarter of the time is left for that before nothing is decided.
 		const maxStaleness = 10 * time.Second
 		policy.Spec.MaxStaleness = &metav1.Duration{Duration: maxStaleness}

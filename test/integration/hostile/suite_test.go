@@ -19,7 +19,6 @@ limitations under the License.
 package hostile_test
 
 import (
-	"strings"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -57,8 +56,3 @@ func startOperator(ctx SpecContext) {
 }
 
 func stopOperator() { framework.StopManager(&operator) }
-
-// rego returns a module of the package that the specs' policies share.
-func rego(rules ...string) string {
-	return "package placement\n\n" + strings.Join(rules, "\n\n") + "\n"
-}

@@ -193,7 +193,7 @@ var _ = Describe("Whoever reaches the port of the webhooks", func() {
 		namespace := f.NewNamespace(ctx, nil)
 		quota := framework.NewScopedQuota(namespace, "pods", placementv1.QuotaSpec{Hard: framework.Hard("pods", "2")})
 		f.CreateReadyQuota(ctx, quota)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("deny"), rego(`errors contains "no"`), "", "pods", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("deny"), framework.Rego(`errors contains "no"`), "", "pods", namespace))
 		a, before, attempts := newAttacker(operator), refused(operator), 0
 		used, err := tokens(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -298,7 +298,7 @@ var _ = Describe("The token in the webhooks' paths", func() {
 			proxy.Add(m.URL)
 		}
 		namespace := f.NewNamespace(ctx, nil)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("zone"), rego(`annotations["example.com/zone"] := "a"`), "", "configmaps", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("zone"), framework.Rego(`annotations["example.com/zone"] := "a"`), "", "configmaps", namespace))
 		first, err := tokens(ctx)
 		Expect(err).NotTo(HaveOccurred())
 
@@ -350,7 +350,7 @@ var _ = Describe("The token in the webhooks' paths", func() {
 		DeferCleanup(m.Stop)
 		f.AwaitValidation(ctx)
 		namespace := f.NewNamespace(ctx, nil)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("slow"), rego(
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("slow"), framework.Rego(
 			`errors contains "slow" if count([1 | some i in numbers.range(1, 100000); some j in numbers.range(1, 100000); i == j + input.data.n]) == 1`), "", "configmaps", namespace))
 		By("waiting until the new leader's own token is the only one")
 		var before []string

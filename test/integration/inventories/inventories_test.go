@@ -77,7 +77,7 @@ clusters := {name | some name, _ in data.clusters}
 		}}}
 		f.CreateReadyPolicy(ctx, p)
 		profileIn := func(namespace, name, region string) *unstructured.Unstructured {
-			out := framework.NewObject(clusterProfile, namespace, name, nil)
+			out := framework.NewObject(framework.ClusterProfile, namespace, name, nil)
 			out.SetLabels(map[string]string{corev1.LabelTopologyRegion: region})
 			return out
 		}
@@ -129,9 +129,9 @@ clusters := {name | some name, _ in data.clusters}
 		p.Spec.Rules = []placementv1.Rule{{Name: "all", Require: []placementv1.Requirement{
 			{Subject: placementv1.Subject{Field: placementv1.ClusterFieldName}, Operator: placementv1.OperatorExists},
 		}}}
-		leaving := framework.NewObject(clusterProfile, "fleet", "leaving", nil)
+		leaving := framework.NewObject(framework.ClusterProfile, "fleet", "leaving", nil)
 		leaving.SetFinalizers([]string{"example.com/drain"})
-		create(ctx, framework.NewObject(clusterProfile, "fleet", "staying", nil))
+		create(ctx, framework.NewObject(framework.ClusterProfile, "fleet", "staying", nil))
 		create(ctx, leaving)
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(client.IgnoreNotFound(f.Client.Patch(ctx, leaving, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())

@@ -36,7 +36,7 @@ var _ = Describe("Placement objects", func() {
 
 	// profile returns a cluster of the spec.
 	profile := func(cluster string) *unstructured.Unstructured {
-		return framework.NewObject(clusterProfile, "fleet", namespace+"-"+cluster, nil)
+		return framework.NewObject(framework.ClusterProfile, "fleet", namespace+"-"+cluster, nil)
 	}
 	label := func(ctx context.Context, cluster, tier string) {
 		GinkgoHelper()
@@ -69,7 +69,6 @@ clusters contains name if {
 		for cluster, tier := range map[string]string{"a": "gold", "b": "silver"} {
 			obj := profile(cluster)
 			obj.SetLabels(map[string]string{"tier": tier})
-			obj.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "spec"}}
 			create(ctx, obj)
 		}
 	})

@@ -43,7 +43,6 @@ import (
 )
 
 var (
-	clusterProfile = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
 	karmadaCluster = schema.GroupVersionKind{Group: "cluster.karmada.io", Version: "v1alpha1", Kind: "Cluster"}
 	site           = schema.GroupVersionKind{Group: "fleet.example.com", Version: "v1", Kind: "Site"}
 	// rack is declared, and its definition comes later than the policies.

@@ -35,18 +35,12 @@ import (
 
 // reading is a policy that shows a field of the Secret "facts", below its metadata or in the language's own words.
 func reading(namespace, field string) string {
-	return fmt.Sprintf(`package placement
-
-annotations["example.com/zone"] := json.marshal(data.kubernetes.secrets[%q].facts%s)
-`, namespace, field)
+	return framework.Rego(fmt.Sprintf(`annotations["example.com/zone"] := json.marshal(data.kubernetes.secrets[%q].facts%s)`, namespace, field))
 }
 
 // readingAccount is a policy that shows the name of the ServiceAccount "default".
 func readingAccount(namespace string) string {
-	return fmt.Sprintf(`package placement
-
-annotations["example.com/zone"] := data.kubernetes.serviceaccounts[%q].default.metadata.name
-`, namespace)
+	return framework.Rego(fmt.Sprintf(`annotations["example.com/zone"] := data.kubernetes.serviceaccounts[%q].default.metadata.name`, namespace))
 }
 
 // show asks which zone an object of a type would be given.
@@ -79,7 +73,7 @@ var _ = Describe("What is replicated of objects", Label("versions"), func() {
 		namespace, first, second, whole := f.NewNamespace(ctx, nil), framework.NewName("first"), framework.NewName("second"), framework.NewName("whole")
 		facts(ctx, namespace)
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(first, reading(namespace, ".metadata.labels.zone"), "", "configmaps", namespace))
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(`"a"`))
+		Eventually(f.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(`"a"`))
 
 		loading, stop := context.WithCancel(ctx)
 		var load sync.WaitGroup
@@ -88,7 +82,7 @@ var _ = Describe("What is replicated of objects", Label("versions"), func() {
 			load.Go(func() {
 				defer GinkgoRecover()
 				for loading.Err() == nil {
-					got, err := tryZone(ctx, namespace)
+					got, err := f.TryZone(ctx, namespace)
 					Expect(err).NotTo(HaveOccurred())
 					Expect(got).To(Equal(`"a"`))
 					asked.Add(1)
@@ -125,7 +119,7 @@ var _ = Describe("What is replicated of objects", Label("versions"), func() {
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("growing")
 		facts(ctx, namespace)
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, reading(namespace, ".metadata.labels.zone"), "", "configmaps", namespace))
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(`"a"`))
+		Eventually(f.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(`"a"`))
 
 		loading, stop := context.WithCancel(ctx)
 		var load sync.WaitGroup
@@ -133,7 +127,7 @@ var _ = Describe("What is replicated of objects", Label("versions"), func() {
 			load.Go(func() {
 				defer GinkgoRecover()
 				for loading.Err() == nil {
-					_, err := tryZone(ctx, namespace)
+					_, err := f.TryZone(ctx, namespace)
 					Expect(err).NotTo(HaveOccurred())
 				}
 			})
@@ -142,12 +136,12 @@ var _ = Describe("What is replicated of objects", Label("versions"), func() {
 			{".metadata.annotations.pool", `"gold"`}, {".type", `"Opaque"`}, {".kind", `"Secret"`}, {".metadata.name", `"facts"`},
 		} {
 			f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = reading(namespace, grown.field) })
-			Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(grown.want))
+			Eventually(f.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(grown.want))
 		}
 		By("another type as well")
 		Expect(f.Client.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}})).To(Succeed())
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = readingAccount(namespace) })
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("default"))
+		Eventually(f.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("default"))
 		stop()
 		load.Wait()
 	})
@@ -158,19 +152,13 @@ var _ = Describe("What is replicated of objects", Label("versions"), func() {
 		GinkgoHelper()
 		first, endless := framework.NewName("first"), framework.NewName("endless")
 		for i, p := range []*placementv1.PlacementPolicy{
-			framework.NewPolicy(first, `package placement
-
-annotations["example.com/first"] := input.metadata.name
-`, "", "configmaps", namespace),
-			framework.NewPolicy(endless, `package placement
-
-annotations["n"] := count([1 |
+			framework.NewPolicy(first, framework.Rego(`annotations["example.com/first"] := input.metadata.name`), "", "configmaps", namespace),
+			framework.NewPolicy(endless, framework.Rego(`annotations["n"] := count([1 |
 	some a in numbers.range(1, 5000)
 	some b in numbers.range(1, 5000)
 	some c in numbers.range(1, 5000)
 	(a * b) + c < 0
-])
-`, "", "configmaps", namespace),
+])`), "", "configmaps", namespace),
 		} {
 			p.Spec.Priority = int32(9 - i)
 			p.Spec.FailurePolicy, p.Spec.Remediation.Mode = placementv1.FailurePolicyIgnore, placementv1.RemediationOff
@@ -178,7 +166,7 @@ annotations["n"] := count([1 |
 		}
 		decided := make(chan error, 1)
 		go func() {
-			_, err := tryZone(ctx, namespace)
+			_, err := f.TryZone(ctx, namespace)
 			decided <- err
 		}()
 		Eventually(m.Series).WithArguments("berth_decisions_total", fmt.Sprintf("policy=%q", first)).WithContext(ctx).ShouldNot(BeEmpty())
@@ -194,11 +182,11 @@ annotations["n"] := count([1 |
 		Expect(f.Client.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}})).To(Succeed())
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, reading(namespace, ".metadata.labels.zone"), "", "configmaps", namespace, other))
 		for _, namespace := range []string{namespace, other} {
-			Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(`"a"`))
+			Eventually(f.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(`"a"`))
 		}
 		decided := decide(ctx, m, namespace)
 		change(ctx, name, namespace)
-		Eventually(tryZone).WithContext(ctx).WithArguments(other).Should(Equal(want))
+		Eventually(f.TryZone).WithContext(ctx).WithArguments(other).Should(Equal(want))
 		inTime := len(decided) == 0
 		var err error
 		Eventually(decided).WithContext(ctx).Should(Receive(&err))
@@ -228,7 +216,7 @@ annotations["n"] := count([1 |
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("still")
 		secret := facts(ctx, namespace)
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, reading(namespace, ".metadata.labels.zone"), "", "configmaps", namespace))
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(`"a"`))
+		Eventually(f.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(`"a"`))
 		value := func(metric, label string) float64 {
 			series, err := m.Series(metric, label)
 			Expect(err).NotTo(HaveOccurred())
@@ -247,14 +235,14 @@ annotations["n"] := count([1 |
 			secret.Annotations["heartbeat"] += "x"
 			Expect(f.Client.Update(ctx, secret)).To(Succeed())
 			Eventually(confirmed).WithContext(ctx).Should(BeNumerically(">", before))
-			Expect(tryZone(ctx, namespace)).To(Equal(`"a"`))
+			Expect(f.TryZone(ctx, namespace)).To(Equal(`"a"`))
 		}
 		Expect(value("berth_decision_memo_total", `result="miss"`)).To(Equal(misses))
 		Expect(value("berth_replicated_objects", `resource="secrets"`)).To(BeNumerically(">=", 1))
 		Expect(value("berth_replicated_bytes", `resource="secrets"`)).To(BeNumerically(">", 0))
 		secret.Labels["zone"] = "b"
 		Expect(f.Client.Update(ctx, secret)).To(Succeed())
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(`"b"`))
+		Eventually(f.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(`"b"`))
 		Expect(value("berth_decision_memo_total", `result="miss"`)).To(BeNumerically(">", misses))
 
 		f.DeletePolicy(ctx, name)

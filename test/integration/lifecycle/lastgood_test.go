@@ -40,13 +40,10 @@ var _ = Describe("A policy whose newest version reads a type that is not served"
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("good")
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, zone("a"), "", "configmaps", namespace))
 		crd := framework.NewCRD(framework.NewName("sea")+".example.com", "v1", framework.NewName("reefs"), "Reef", apiextensionsv1.ClusterScoped)
-		reads := fmt.Sprintf(`package placement
-
-annotations["example.com/zone"] := sprintf("%%d reefs", [count(data.kubernetes[%q])])
-`, crd.Spec.Names.Plural)
+		reads := framework.Rego(fmt.Sprintf(`annotations["example.com/zone"] := sprintf("%%d reefs", [count(data.kubernetes[%q])])`, crd.Spec.Names.Plural))
 
 		unjudged(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = reads })
-		Consistently(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
+		Consistently(f.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
 		Eventually(condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReady).Should(Equal("False/NotServed"))
 		Eventually(f.Policy).WithContext(ctx).WithArguments(name).Should(HaveField("Status", And(
 			HaveField("GenerationInForce", BeEquivalentTo(1)), HaveField("ObservedGeneration", BeEquivalentTo(2)))))
@@ -54,10 +51,10 @@ annotations["example.com/zone"] := sprintf("%%d reefs", [count(data.kubernetes[%
 
 		stopFirst()
 		start(ctx)
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
+		Eventually(f.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
 		f.InstallCRD(ctx, crd)
 		DeferCleanup(f.UninstallCRD, crd.Name)
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("0 reefs"))
+		Eventually(f.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("0 reefs"))
 		f.AwaitReady(ctx, name)
 	})
 
@@ -67,10 +64,7 @@ annotations["example.com/zone"] := sprintf("%%d reefs", [count(data.kubernetes[%
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, zone("a"), "", "configmaps", namespace))
 		p, err := f.Policy(ctx, name)
 		Expect(err).NotTo(HaveOccurred())
-		p.Spec.Rego = `package placement
-
-errors contains n if some n, _ in data.kubernetes.configmap
-`
+		p.Spec.Rego = framework.Rego("errors contains n if some n, _ in data.kubernetes.configmap")
 		Expect(f.Client.Update(ctx, p)).To(MatchError(And(
 			ContainSubstring("3:"), ContainSubstring("data.kubernetes.configmap"), ContainSubstring("did you mean configmaps"))))
 	})
@@ -85,10 +79,7 @@ var _ = Describe("A policy that reads a type of which another group gets a names
 		f.InstallCRD(ctx, crd)
 		DeferCleanup(f.UninstallCRD, crd.Name)
 		Expect(f.Client.Create(ctx, framework.NewObject(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Wreck"}, "", "w1", nil))).To(Succeed())
-		text := fmt.Sprintf(`package placement
-
-annotations["example.com/zone"] := sprintf("%%d wrecks", [count(data.kubernetes[%q])])
-`, plural)
+		text := framework.Rego(fmt.Sprintf(`annotations["example.com/zone"] := sprintf("%%d wrecks", [count(data.kubernetes[%q])])`, plural))
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, text, "", "configmaps", namespace))
 		Eventually(func(ctx context.Context) (map[string]string, error) {
 			revision, err := revisionOf(ctx, name)
@@ -98,13 +89,13 @@ annotations["example.com/zone"] := sprintf("%%d wrecks", [count(data.kubernetes[
 		namesake := framework.NewCRD(framework.NewName("land")+".example.com", "v1", plural, "Wreck", apiextensionsv1.ClusterScoped)
 		f.InstallCRD(ctx, namesake)
 		DeferCleanup(f.UninstallCRD, namesake.Name)
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("1 wrecks"))
+		Eventually(f.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("1 wrecks"))
 		stopFirst()
 		start(ctx)
 		// For a moment the API server still asks the first one.
 		var placed string
 		Eventually(func(ctx context.Context) (err error) {
-			placed, err = tryZone(ctx, namespace)
+			placed, err = f.TryZone(ctx, namespace)
 			return err
 		}).WithContext(ctx).Should(Succeed())
 		Expect(placed).To(Equal("1 wrecks"))
@@ -115,7 +106,7 @@ annotations["example.com/zone"] := sprintf("%%d wrecks", [count(data.kubernetes[
 		f.MustKubectl(ctx, "", "patch", "placementpolicy", name, "--type=merge", "-p", `{"spec":{"priority":7}}`)
 		Eventually(f.Policy).WithContext(ctx).WithArguments(name).Should(HaveField("Status.GenerationInForce", BeEquivalentTo(2)))
 		f.AwaitReady(ctx, name)
-		Expect(tryZone(ctx, namespace)).To(Equal("1 wrecks"))
+		Expect(f.TryZone(ctx, namespace)).To(Equal("1 wrecks"))
 		Eventually(f.Policy).WithContext(ctx).WithArguments(name).Should(HaveField("Status.Conditions",
 			ContainElement(And(HaveField("Type", placementv1.ConditionCompiled), HaveField("Reason", Not(Equal(placementv1.ReasonCompiled))), HaveField("ObservedGeneration", BeEquivalentTo(2))))))
 

@@ -53,11 +53,11 @@ var _ = Describe("A policy whose newest version does not compile", func() {
 		breakPolicy(ctx, name)
 		Eventually(condition).WithContext(ctx).WithArguments(name, "Compiled").Should(Equal("False/LastGoodInForce"))
 		Expect(condition(ctx, name, "Stalled")).To(Equal("True/InvalidPolicy"))
-		Expect(tryZone(ctx, namespace)).To(Equal("a"))
+		Expect(f.TryZone(ctx, namespace)).To(Equal("a"))
 
 		stopFirst()
 		start(ctx)
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
+		Eventually(f.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
 		Eventually(condition).WithContext(ctx).WithArguments(name, "Compiled").Should(Equal("False/LastGoodInForce"))
 		p := &placementv1.PlacementPolicy{}
 		Eventually(func(ctx context.Context) (*bool, error) {
@@ -88,7 +88,7 @@ this is not rego`, "", "configmaps", namespace)
 		start(ctx)
 		Eventually(condition).WithContext(ctx).WithArguments(name, "Compiled").Should(Equal("False/CompileFailed"))
 		Eventually(func(ctx context.Context) string {
-			_, err := tryZone(ctx, namespace)
+			_, err := f.TryZone(ctx, namespace)
 			return fmt.Sprint(err)
 		}).WithContext(ctx).Should(And(ContainSubstring(name), ContainSubstring("does not compile")))
 	})
@@ -100,7 +100,7 @@ var _ = Describe("A restart under load", func() {
 		m := f.StartReadyManager(ctx)
 		f.AwaitValidation(ctx)
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, zone("a"), "", "configmaps", namespace))
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
+		Eventually(f.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
 
 		loading, stop := context.WithCancel(ctx)
 		var load sync.WaitGroup
@@ -194,10 +194,7 @@ var _ = Describe("Of two replicas", func() {
 		DeferCleanup(follower.Stop)
 
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("both")
-		text := `package placement
-
-annotations["example.com/clusters"] := sort([n | data.clusters[n].namespace == "` + namespace + `"])
-`
+		text := framework.Rego(fmt.Sprintf(`annotations["example.com/clusters"] := sort([n | data.clusters[n].namespace == %q])`, namespace))
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, text, "", "configmaps", namespace))
 		obj := framework.NewObject(framework.ConfigMap, namespace, "c", nil)
 		for _, cluster := range []string{"eu1", "eu2"} {
@@ -256,10 +253,7 @@ var _ = Describe("Deleting a policy", func() {
 	It("removes its webhook, its series and its data", func(ctx SpecContext) {
 		m := start(ctx)
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("gone")
-		text := `package placement
-
-annotations["example.com/n"] := count(data.kubernetes.clusterprofiles)
-`
+		text := framework.Rego(`annotations["example.com/n"] := count(data.kubernetes.clusterprofiles)`)
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, text, "", "configmaps", namespace))
 		Eventually(func(ctx context.Context) error {
 			return f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "c", nil))
@@ -307,10 +301,7 @@ var _ = Describe("Data that Berth may not read", func() {
 		DeferCleanup(restore)
 		start(ctx)
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("forbidden")
-		text := `package placement
-
-annotations["example.com/n"] := count(data.kubernetes.clusterprofiles)
-`
+		text := framework.Rego(`annotations["example.com/n"] := count(data.kubernetes.clusterprofiles)`)
 		p := framework.NewPolicy(name, text, "", "configmaps", namespace)
 		Expect(f.Client.Create(ctx, p)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { f.DeletePolicy(ctx, name) })
@@ -319,13 +310,13 @@ annotations["example.com/n"] := count(data.kubernetes.clusterprofiles)
 		Expect(f.Client.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
 		Expect(fmt.Sprint(p.Status.Conditions)).To(ContainSubstring("resources: [\"clusterprofiles\"], verbs: [get, list, watch]"))
 		Eventually(func(ctx context.Context) string {
-			_, err := tryZone(ctx, namespace)
+			_, err := f.TryZone(ctx, namespace)
 			return fmt.Sprint(err)
 		}).WithContext(ctx).Should(ContainSubstring("Berth has no complete copy of clusterprofiles.multicluster.x-k8s.io"))
 
 		restore()
 		Eventually(condition).WithContext(ctx).WithArguments(name, "Ready").Should(Equal("True/InForce"))
-		Eventually(func(ctx context.Context) error { _, err := tryZone(ctx, namespace); return err }).WithContext(ctx).Should(Succeed())
+		Eventually(func(ctx context.Context) error { _, err := f.TryZone(ctx, namespace); return err }).WithContext(ctx).Should(Succeed())
 	})
 })
 
@@ -337,20 +328,17 @@ var _ = Describe("A type whose CRD goes", Label("versions"), func() {
 		}
 		install()
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("crd")
-		text := `package placement
-
-annotations["example.com/zone"] := concat("", [n | data.kubernetes.berths[n]])
-`
+		text := framework.Rego(`annotations["example.com/zone"] := concat("", [n | data.kubernetes.berths[n]])`)
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, text, "", "configmaps", namespace))
 
 		f.MustKubectl(ctx, "", "delete", "crd", "berths.lifecycle.example.com")
 		Eventually(condition).WithContext(ctx).WithArguments(name, "Replicated").Should(Equal("False/NotServed"))
-		_, err := tryZone(ctx, namespace)
+		_, err := f.TryZone(ctx, namespace)
 		Expect(err).To(MatchError(ContainSubstring("berths")))
 
 		install()
 		Eventually(condition).WithContext(ctx).WithArguments(name, "Ready").Should(Equal("True/InForce"))
 		f.MustKubectl(ctx, `{"apiVersion":"lifecycle.example.com/v1","kind":"Berth","metadata":{"name":"b7"}}`, "create", "-f", "-")
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("b7"))
+		Eventually(f.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("b7"))
 	})
 })

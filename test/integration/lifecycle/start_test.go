@@ -18,6 +18,7 @@ package lifecycle_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -45,10 +46,7 @@ func createBuoys(ctx context.Context, objects ...string) (plural, rego string) {
 	for _, name := range objects {
 		Expect(f.Client.Create(ctx, framework.NewObject(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Buoy"}, "", name, nil))).To(Succeed())
 	}
-	return plural, `package placement
-
-annotations["example.com/zone"] := concat(",", sort([n | some n, _ in data.kubernetes["` + plural + `"]]))
-`
+	return plural, framework.Rego(fmt.Sprintf(`annotations["example.com/zone"] := concat(",", sort([n | some n, _ in data.kubernetes[%q]]))`, plural))
 }
 
 // withhold takes a permission of the operator's away, until the function that it returns is called or the spec ends.
@@ -131,7 +129,7 @@ var _ = Describe("A replica that has just started", func() {
 
 		restore()
 		Eventually(m.Ready).WithContext(ctx).Should(Succeed())
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
+		Eventually(f.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
 	})
 
 	It("takes away the rules of a policy that was deleted while nobody ran", func(ctx SpecContext) {
@@ -140,12 +138,12 @@ var _ = Describe("A replica that has just started", func() {
 		DeferCleanup(stopFirst)
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("orphan")
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, zone("a"), "", "configmaps", namespace))
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
+		Eventually(f.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
 		stopFirst()
 		f.DeletePolicy(ctx, name)
-		_, err := tryZone(ctx, namespace)
+		_, err := f.TryZone(ctx, namespace)
 		Expect(err).To(HaveOccurred())
 		start(ctx)
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(BeEmpty())
+		Eventually(f.TryZone).WithContext(ctx).WithArguments(namespace).Should(BeEmpty())
 	})
 })

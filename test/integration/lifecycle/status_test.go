@@ -95,21 +95,12 @@ var _ = Describe("The status of policies", func() {
 		create("good", zone("a"), placementv1.ReasonInForce)
 		create("rival", zone("b"), placementv1.ReasonInForce)
 		create("reader", buoys, placementv1.ReasonInForce, remediation(placementv1.RemediationManual))
-		create("denier", `package placement
-
-errors contains "no" if input.metadata.name == "two"
-`, placementv1.ReasonInForce, remediation(placementv1.RemediationManual))
-		create("failing", `package placement
-
-labels["n"] := json.unmarshal("1") if input.metadata.name == "three"
-`, placementv1.ReasonObjectsUndecided)
+		create("denier", framework.Rego(`errors contains "no" if input.metadata.name == "two"`), placementv1.ReasonInForce, remediation(placementv1.RemediationManual))
+		create("failing", framework.Rego(`labels["n"] := json.unmarshal("1") if input.metadata.name == "three"`), placementv1.ReasonObjectsUndecided)
 		create("warner", zone("c"), placementv1.ReasonInForce, func(s *placementv1.PlacementPolicySpec) { s.Mode = placementv1.ModeWarn })
 		create("counter", zone("d"), placementv1.ReasonInForce, func(s *placementv1.PlacementPolicySpec) { s.Mode = placementv1.ModeDryRun })
 		create("off", zone("e"), placementv1.ReasonInForce, remediation(placementv1.RemediationOff))
-		create("waiting", `package placement
-
-errors contains n if some n, _ in data.kubernetes.mermaids
-`, placementv1.ReasonNotServed)
+		create("waiting", framework.Rego("errors contains n if some n, _ in data.kubernetes.mermaids"), placementv1.ReasonNotServed)
 		lastGood := create("lastgood", zone("a"), placementv1.ReasonLastGoodInForce)
 		f.AwaitReady(ctx, lastGood)
 		breakPolicy(ctx, lastGood)
@@ -188,7 +179,7 @@ var _ = Describe("Deleting a policy", func() {
 		f.DeletePolicy(ctx, first)
 		Eventually(watches).WithContext(ctx).WithArguments(own).Should(BeZero())
 		f.DeletePolicy(ctx, second)
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(BeEmpty())
+		Eventually(f.TryZone).WithContext(ctx).WithArguments(namespace).Should(BeEmpty())
 		Expect(watches(ctx, shared)).To(Equal(1))
 		f.DeletePolicy(ctx, third)
 		Eventually(watches).WithContext(ctx).WithArguments(shared).Should(BeZero())

@@ -58,17 +58,7 @@ func start(ctx context.Context, tune ...func(*setup.Options)) *framework.Manager
 
 // zone places everything into a zone.
 func zone(value string) string {
-	return fmt.Sprintf(`package placement
-
-annotations["example.com/zone"] := %q
-`, value)
-}
-
-// tryZone asks where a new ConfigMap would be placed.
-func tryZone(ctx context.Context, namespace string) (string, error) {
-	obj := framework.NewObject(framework.ConfigMap, namespace, "try", nil)
-	err := f.Client.Create(ctx, obj, client.DryRunAll)
-	return obj.GetAnnotations()["example.com/zone"], err
+	return framework.Rego(fmt.Sprintf(`annotations["example.com/zone"] := %q`, value))
 }
 
 // condition returns a policy's condition as "status/reason".

@@ -53,6 +53,6 @@ var _ = Describe("A match condition with a function that the API server does not
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonWebhookRejected, "isSemver"))
 		namespace := f.NewNamespace(ctx, nil)
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("other"), zone("b"), "", "configmaps", namespace))
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("b"))
+		Eventually(f.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("b"))
 	})
 })

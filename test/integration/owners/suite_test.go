@@ -40,15 +40,14 @@ import (
 )
 
 var (
-	clusterProfile = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
-	widget         = schema.GroupVersionKind{Group: "owners.example.com", Version: "v1", Kind: "Widget"}
-	part           = schema.GroupVersionKind{Group: "owners.example.com", Version: "v1", Kind: "Part"}
-	pod            = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
-	job            = schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}
-	cronJob        = schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "CronJob"}
-	daemonSet      = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"}
-	statefulSet    = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "StatefulSet"}
-	revision       = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ControllerRevision"}
+	widget      = schema.GroupVersionKind{Group: "owners.example.com", Version: "v1", Kind: "Widget"}
+	part        = schema.GroupVersionKind{Group: "owners.example.com", Version: "v1", Kind: "Part"}
+	pod         = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	job         = schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}
+	cronJob     = schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "CronJob"}
+	daemonSet   = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"}
+	statefulSet = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "StatefulSet"}
+	revision    = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ControllerRevision"}
 )
 
 // consistent is for how long nothing must change.
@@ -89,9 +88,8 @@ func newFleet(ctx context.Context, names ...string) fleet {
 
 func (fl fleet) add(ctx context.Context, name string) {
 	GinkgoHelper()
-	o := framework.NewObject(clusterProfile, fl.namespace, name+"-"+fl.label, nil)
+	o := framework.NewObject(framework.ClusterProfile, fl.namespace, name+"-"+fl.label, nil)
 	o.SetLabels(map[string]string{"example.com/fleet": fl.label, "example.com/name": name})
-	o.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "specs"}}
 	Expect(f.Client.Create(ctx, o)).To(Succeed())
 	DeferCleanup(f.Client.Delete, o)
 }

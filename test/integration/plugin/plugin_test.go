@@ -35,7 +35,6 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,8 +54,6 @@ var f *framework.Framework
 func TestPlugin(t *testing.T) {
 	suite.Run(t, "Plugin")
 }
-
-var clusterProfile = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	f = framework.Start(ctx)
@@ -79,9 +76,8 @@ func simulate(ctx context.Context) *simulation.Simulation {
 
 func createCluster(ctx context.Context, name string, labels map[string]string) {
 	GinkgoHelper()
-	obj := framework.NewObject(clusterProfile, "fleet-system", name, nil)
+	obj := framework.NewObject(framework.ClusterProfile, "fleet-system", name, nil)
 	obj.SetLabels(labels)
-	obj.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "test"}}
 	Expect(f.Client.Create(ctx, obj)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(f.Client.Delete(ctx, obj)).To(Succeed()) })
 }
@@ -412,10 +408,8 @@ spec: {hard: {count/configmaps: %q}}
 // writeManifest writes a policy into a file and returns its path.
 func writeManifest(p *placementv1.PlacementPolicy) string {
 	GinkgoHelper()
-	text, err := json.Marshal(map[string]any{"apiVersion": placementv1.GroupVersion.String(), "kind": "PlacementPolicy", "metadata": map[string]any{"name": p.Name}, "spec": p.Spec})
-	Expect(err).NotTo(HaveOccurred())
-	out := filepath.Join(GinkgoT().TempDir(), p.Name+".json")
-	Expect(os.WriteFile(out, text, 0o600)).To(Succeed())
+	out := filepath.Join(GinkgoT().TempDir(), p.Name+".yaml")
+	Expect(os.WriteFile(out, []byte(framework.PolicyManifest(p)), 0o600)).To(Succeed())
 	return out
 }
 
@@ -555,7 +549,7 @@ var _ = Describe("a simulation", func() {
 			if round > 0 {
 				By("changing a cluster and a policy")
 				patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{"region":%q}}}`, string("abc"[r.IntN(3)])))
-				obj := framework.NewObject(clusterProfile, "fleet-system", fmt.Sprintf("c%d", r.IntN(5)), nil)
+				obj := framework.NewObject(framework.ClusterProfile, "fleet-system", fmt.Sprintf("c%d", r.IntN(5)), nil)
 				Expect(f.Client.Patch(ctx, obj, patch)).To(Succeed())
 				f.ChangePolicy(ctx, names[r.IntN(len(names))], func(p *placementv1.PlacementPolicy) { p.Spec.Rego = generatePolicy(r, round+10) })
 			}

@@ -185,7 +185,7 @@ func (w *predicted) next(ctx context.Context, objects []string) step {
 	for _, name := range names {
 		w.dataChanges[name]++
 	}
-	return w.set(ctx, clusterProfile, profile, "labels", "region", w.value())
+	return w.set(ctx, framework.ClusterProfile, profile, "labels", "region", w.value())
 }
 
 func (w *predicted) applyPolicy(ctx context.Context, p *placementv1.PlacementPolicy) step {

@@ -190,10 +190,7 @@ var _ = Describe("Nodes, pods and namespaces", func() {
 		m := start(ctx)
 		namespace, node := f.NewNamespace(ctx, nil), newNodes(ctx, 1)[0]
 		place(ctx, namespace, "there", node, "1")
-		other := framework.NewPolicy(framework.NewName("other"), `package placement
-
-annotations["example.com/a"] := "1"
-`, "apps", "deployments", namespace)
+		other := framework.NewPolicy(framework.NewName("other"), framework.Rego(`annotations["example.com/a"] := "1"`), "apps", "deployments", namespace)
 		f.CreateReadyPolicy(ctx, other)
 		before, err := operatorReads()
 		Expect(err).NotTo(HaveOccurred())
@@ -233,12 +230,9 @@ annotations["example.com/a"] := "1"
 		start(ctx)
 		namespace, node := f.NewNamespace(ctx, nil), newNodes(ctx, 1)[0]
 		f.CreateReadyPolicy(ctx, onDeployments(namespace))
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("counts"), `package placement
-
-warnings contains msg if {
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("counts"), framework.Rego(`warnings contains msg if {
 	msg := sprintf("%d pods and %d Deployments", [count(data.kubernetes.pods[input.metadata.namespace]), count(data.kubernetes.deployments[input.metadata.namespace])])
-}
-`, "apps", "deployments", namespace))
+}`), "apps", "deployments", namespace))
 		quota := framework.NewScopedQuota(namespace, "both", placementv1.QuotaSpec{Hard: framework.Hard("pods", "10", "count/deployments.apps", "10")})
 		f.CreateReadyQuota(ctx, quota)
 		place(ctx, namespace, "there", node, "1")

@@ -185,7 +185,7 @@ func withMode(mode placementv1.Mode) func(*placementv1.PlacementPolicy) {
 
 func withText(text string) func(*placementv1.PlacementPolicy) {
 	return func(p *placementv1.PlacementPolicy) {
-		p.Spec.Rego, p.Spec.Predicates = "package placement\n\n"+text+"\n", nil
+		p.Spec.Rego, p.Spec.Predicates = framework.Rego(text), nil
 	}
 }
 

@@ -35,10 +35,7 @@ var _ = Describe("A Deployment whose ReplicaSets match a policy on scheduling", 
 	It("rolls out and back, with one ReplicaSet for each template", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("place"),
-			`package placement
-
-scheduling.nodeSelector.disk := "ssd"
-`, "apps", "replicasets", namespace))
+			framework.Rego(`scheduling.nodeSelector.disk := "ssd"`), "apps", "replicasets", namespace))
 		deployment := framework.NewObject(framework.Deployment, namespace, "web", nil)
 		Expect(f.Client.Create(ctx, deployment)).To(Succeed())
 		patch := func(format string, args ...any) {

@@ -36,7 +36,7 @@ import (
 
 // preferring prefers the clusters of a fleet that are labelled pci=yes.
 func preferring(fleet string) string {
-	return rego(
+	return framework.Rego(
 		fmt.Sprintf(`offered[name] := {"weight": 1} if data.kubernetes.clusterprofiles[%q][name].metadata.labels.pci == "yes"`, fleet),
 		fmt.Sprintf(`annotations[%q] := {"clusters": offered}`, placement.PreferencesAnnotation),
 	)
@@ -183,7 +183,7 @@ var _ = Describe("A change that would leave most objects nowhere", func() {
 		before, err := versions(ctx, framework.ConfigMap, namespace)
 		Expect(err).NotTo(HaveOccurred())
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
-			p.Spec.Rego = rego(`errors contains "no owner" if not startswith(input.metadata.name, "o-0")`, fmt.Sprintf(`annotations[%q] := {"clusters": {"us-1": {"weight": 1}}}`, placement.PreferencesAnnotation))
+			p.Spec.Rego = framework.Rego(`errors contains "no owner" if not startswith(input.metadata.name, "o-0")`, fmt.Sprintf(`annotations[%q] := {"clusters": {"us-1": {"weight": 1}}}`, placement.PreferencesAnnotation))
 		})
 		says := []string{fmt.Sprintf("%d of the %d matched objects", objects-10, objects), "denied"}
 		expectPausedIn(ctx, name, namespace, says...)
@@ -218,7 +218,7 @@ var _ = Describe("A change that would leave most objects nowhere", func() {
 var _ = Describe("An update while a change would leave most objects nowhere", func() {
 	It("keeps the clusters or is decided", func(ctx SpecContext) {
 		namespace, fleet := f.NewNamespace(ctx, nil), newFleet(ctx, "eu-1")
-		name := onConfigMaps(ctx, "residency", rego(
+		name := onConfigMaps(ctx, "residency", framework.Rego(
 			fmt.Sprintf(`clusters contains name if data.kubernetes.clusterprofiles[%q][name].metadata.labels.pci == "yes"`, fleet),
 		), namespace)
 		crowd(ctx, namespace, name, 10)

@@ -75,7 +75,7 @@ var _ = Describe("The cause of a move", func() {
 		fleet, namespace := newFleet(ctx, cluster), f.NewNamespace(ctx, nil)
 		const key = "example.com/pci"
 		logged := func() AsyncAssertion { return Eventually(log.of).WithContext(ctx).WithArguments(namespace, "web") }
-		name := onConfigMaps(ctx, "cause", rego(fmt.Sprintf(`annotations[%q] := data.clusters.%s.labels.pci`, key, cluster)), namespace)
+		name := onConfigMaps(ctx, "cause", framework.Rego(fmt.Sprintf(`annotations[%q] := data.clusters.%s.labels.pci`, key, cluster)), namespace)
 		create(ctx, framework.ConfigMap, namespace, "web", nil)
 		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{key: "yes"})
 		change := func(from *string, to string) []decisionlog.Change {

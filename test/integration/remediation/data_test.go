@@ -50,7 +50,7 @@ var _ = Describe("A workload whose policy's data is not there yet", func() {
 		before, err := versions(ctx, framework.ConfigMap, namespace)
 		Expect(err).NotTo(HaveOccurred())
 		plural := framework.NewName("docks")
-		p := framework.NewPolicy(framework.NewName("late"), rego(
+		p := framework.NewPolicy(framework.NewName("late"), framework.Rego(
 			fmt.Sprintf(`annotations[%q] := sprintf("%%d docks", [count(data.kubernetes[%q])])`, tierKey, plural),
 		), "", "configmaps", namespace)
 		f.CreatePolicy(ctx, p)
@@ -100,7 +100,7 @@ var _ = Describe("A workload whose policy's data is not there yet", func() {
 var _ = Describe("The normal form of clusters", func() {
 	// ready are the names of ready clusters in a region.
 	ready := func(region string) string {
-		return rego(
+		return framework.Rego(
 			fmt.Sprintf(`fit contains name if { some name, c in data.clusters; c.ready; c.region == %q }`, region),
 			fmt.Sprintf(`annotations[%q] := concat("_", sort(fit))`, clustersKey),
 		)
@@ -116,11 +116,11 @@ var _ = Describe("The normal form of clusters", func() {
 		one, two := framework.NewName("profile"), framework.NewName("managed")
 		fleet := newFleet(ctx, one)
 		regionLabel := map[string]any{"metadata": map[string]any{"labels": map[string]any{"topology.kubernetes.io/region": region}}}
-		merge(ctx, clusterProfile, fleet, one, regionLabel)
+		merge(ctx, framework.ClusterProfile, fleet, one, regionLabel)
 		onConfigMaps(ctx, "clusters", ready(region), namespace)
 		create(ctx, framework.ConfigMap, namespace, "web", nil)
 		expectClusters(ctx, namespace, "web", "")
-		setStatus(ctx, clusterProfile, fleet, one, healthy("ControlPlaneHealthy", "True"))
+		setStatus(ctx, framework.ClusterProfile, fleet, one, healthy("ControlPlaneHealthy", "True"))
 		expectClusters(ctx, namespace, "web", one)
 
 		managed := schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
@@ -142,7 +142,7 @@ var _ = Describe("The normal form of clusters", func() {
 		setStatus(ctx, managed, "", two, healthy("ManagedClusterConditionAvailable", "True"))
 		// Names sort by their prefix: managed before profile.
 		expectClusters(ctx, namespace, "web", two+"_"+one)
-		setStatus(ctx, clusterProfile, fleet, one, healthy("ControlPlaneHealthy", "False"))
+		setStatus(ctx, framework.ClusterProfile, fleet, one, healthy("ControlPlaneHealthy", "False"))
 		expectClusters(ctx, namespace, "web", two)
 		Expect(f.Client.Delete(ctx, framework.NewObject(managed, "", two, nil))).To(Succeed())
 		expectClusters(ctx, namespace, "web", "")

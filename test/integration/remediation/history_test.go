@@ -68,7 +68,7 @@ func (h *history) text(policy int) string {
 	case policy == 0 && h.IntN(3) > 0:
 		return certified("annotations", clustersKey, h.fleet)
 	case h.IntN(4) == 0:
-		return rego(fmt.Sprintf(`annotations[%q] := "from-owner" if input.metadata.annotations["example.com/owner"] == "a"`, tierKey))
+		return framework.Rego(fmt.Sprintf(`annotations[%q] := "from-owner" if input.metadata.annotations["example.com/owner"] == "a"`, tierKey))
 	case h.IntN(3) == 0:
 		return always("example.com/"+value, value)
 	default:

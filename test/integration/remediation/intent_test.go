@@ -277,7 +277,7 @@ var _ = Describe("The developer's intent", func() {
 		f.ChangePolicy(ctx, policy, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always(tierKey, "gold") })
 		expectAnnotations(ctx, framework.ConfigMap, namespace, "asked", map[string]string{clustersKey: "eu1", tierKey: "gold", "example.com/team": "shop"})
 		expectAnnotations(ctx, framework.ConfigMap, namespace, "silent", map[string]string{tierKey: "gold"})
-		f.ChangePolicy(ctx, policy, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = rego("annotations := {}") })
+		f.ChangePolicy(ctx, policy, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = framework.Rego("annotations := {}") })
 		expectAnnotations(ctx, framework.ConfigMap, namespace, "asked", map[string]string{clustersKey: "eu1", "example.com/team": "shop"})
 		expectAnnotations(ctx, framework.ConfigMap, namespace, "silent", nil)
 		By("leaving nothing in the record but earlier values")

@@ -138,7 +138,7 @@ var _ = Describe("A policy that comes after the objects", func() {
 	})
 
 	It("keeps what was decided when the object was new, with remediation NewOnly", func(ctx SpecContext) {
-		text := rego(
+		text := framework.Rego(
 			fmt.Sprintf("annotations[%q] := %q", tierKey, "gold"),
 			`errors contains "no sites any more" if input.data.site == "x"`,
 		)
@@ -178,7 +178,7 @@ var _ = Describe("A policy that comes after the objects", func() {
 	)
 
 	It("lists what no patch can heal and does not patch it", func(ctx SpecContext) {
-		policy := onConfigMaps(ctx, "errors", rego(
+		policy := onConfigMaps(ctx, "errors", framework.Rego(
 			fmt.Sprintf("annotations[%q] := %q", tierKey, "gold"),
 			fmt.Sprintf(`errors contains "lead is not available" if input.metadata.annotations[%q] == "lead"`, tierKey),
 		), namespace)
@@ -199,7 +199,7 @@ var _ = Describe("A policy that comes after the objects", func() {
 	}
 
 	It("says which objects it can't decide, and heals when it can", func(ctx SpecContext) {
-		policy := undecidable(ctx, "failing", placementv1.RemediationAutomatic, rego(`annotations[sprintf("%s a key", ["not"])] := "x" if input.metadata.name == "bare"`))
+		policy := undecidable(ctx, "failing", placementv1.RemediationAutomatic, framework.Rego(`annotations[sprintf("%s a key", ["not"])] := "x" if input.metadata.name == "bare"`))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(policy, placementv1.ConditionCompliant).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonEvaluationFailed, "bare"))
 		Consistently(stored).WithContext(ctx).WithArguments(framework.ConfigMap, namespace, "bare").Should(BeEmpty())
@@ -209,7 +209,7 @@ var _ = Describe("A policy that comes after the objects", func() {
 	})
 
 	It("is not ready while it can't decide an object, and tells so", func(ctx SpecContext) {
-		policy := undecidable(ctx, "undecided", placementv1.RemediationManual, rego(
+		policy := undecidable(ctx, "undecided", placementv1.RemediationManual, framework.Rego(
 			`annotations[sprintf("%s a key", ["not"])] := "x" if input.metadata.name == "bare"`,
 			fmt.Sprintf(`errors contains "lead is not available" if input.metadata.annotations[%q] == "lead"`, tierKey),
 		))
@@ -266,7 +266,7 @@ var _ = Describe("An automatic policy beside a manual one", func() {
 		fleet, namespace := newFleet(ctx, "eu1", "us1"), f.NewNamespace(ctx, nil)
 		create(ctx, framework.ConfigMap, namespace, "web", map[string]string{tierKey: "lead"})
 		manual := onConfigMaps(ctx, "manual", always(tierKey, "gold"), namespace, withRemediation(placementv1.RemediationManual))
-		automatic := onConfigMaps(ctx, "automatic", rego(
+		automatic := onConfigMaps(ctx, "automatic", framework.Rego(
 			fmt.Sprintf(`annotations[%q] := data.kubernetes.clusterprofiles[%q].eu1.metadata.labels.pci`, clustersKey, fleet),
 		), namespace)
 		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{tierKey: "lead", clustersKey: "yes"})
@@ -296,7 +296,7 @@ var _ = Describe("An automatic policy beside a manual one", func() {
 		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{tierKey: "bronze", clustersKey: "maybe"})
 		By("not forgetting what the developer asked of the manual one meanwhile")
 		f.ChangePolicy(ctx, manual, func(p *placementv1.PlacementPolicy) {
-			p.Spec.Rego = rego("annotations := {}")
+			p.Spec.Rego = framework.Rego("annotations := {}")
 			p.Spec.Remediation.Mode = placementv1.RemediationAutomatic
 		})
 		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{tierKey: "mine", clustersKey: "maybe"})
@@ -307,7 +307,7 @@ var _ = Describe("Policies that give clusters", func() {
 	gives := func(names ...string) string {
 		text, err := json.Marshal(names)
 		Expect(err).NotTo(HaveOccurred())
-		return rego("clusters := " + string(text))
+		return framework.Rego("clusters := " + string(text))
 	}
 	const key = placementv1.ClustersAnnotation
 	clusters := func(ctx context.Context, namespace, name string) (string, error) {
@@ -352,7 +352,7 @@ var _ = Describe("Policies that give clusters", func() {
 		f.DeletePolicy(ctx, cost)
 		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{key: `["ap","eu"]`})
 		By("giving the developer's list back when none gives clusters any more")
-		f.ChangePolicy(ctx, residency, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = rego("annotations := {}") })
+		f.ChangePolicy(ctx, residency, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = framework.Rego("annotations := {}") })
 		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{key: `["ap","eu","us"]`})
 	})
 })
@@ -444,7 +444,7 @@ var _ = Describe("A policy that never settles", func() {
 	It("is stopped where it reads the type that it changes", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
 		create(ctx, framework.ConfigMap, namespace, "web", nil)
-		policy := onConfigMaps(ctx, "feedback", rego(
+		policy := onConfigMaps(ctx, "feedback", framework.Rego(
 			fmt.Sprintf(`seen := to_number(object.get(data.kubernetes.configmaps[%q].web.metadata, ["annotations", "example.com/rounds"], "0"))`, namespace),
 			`annotations["example.com/rounds"] := sprintf("%d", [seen + 1])`,
 		), namespace)
@@ -454,7 +454,7 @@ var _ = Describe("A policy that never settles", func() {
 	It("is stopped where it depends on what every write changes", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
 		create(ctx, framework.ConfigMap, namespace, "web", nil)
-		policy := onConfigMaps(ctx, "version", rego(`annotations["example.com/rounds"] := input.metadata.resourceVersion`), namespace)
+		policy := onConfigMaps(ctx, "version", framework.Rego(`annotations["example.com/rounds"] := input.metadata.resourceVersion`), namespace)
 		expectStopped(ctx, policy, namespace)
 	})
 
@@ -463,7 +463,7 @@ var _ = Describe("A policy that never settles", func() {
 		create(ctx, framework.ConfigMap, namespace, "web", nil)
 		create(ctx, framework.Deployment, namespace, "web", nil)
 		follow := func(plural string) string {
-			return rego(
+			return framework.Rego(
 				fmt.Sprintf(`seen := to_number(object.get(data.kubernetes.%s[%q].web.metadata, ["annotations", "example.com/rounds"], "0"))`, plural, namespace),
 				`annotations["example.com/rounds"] := sprintf("%d", [seen + 1])`,
 			)

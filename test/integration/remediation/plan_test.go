@@ -98,7 +98,7 @@ var _ = Describe("The plan of remediation", func() {
 		fleet, namespace := newFleet(ctx, "eu1"), f.NewNamespace(ctx, nil)
 		create(ctx, framework.ConfigMap, namespace, "web", map[string]string{tier: "gold"})
 		create(ctx, framework.ConfigMap, namespace, "db", map[string]string{tier: "gold"})
-		name := onConfigMaps(ctx, "data", rego(fmt.Sprintf(`annotations["example.com/pci"] := data.kubernetes.clusterprofiles[%q].eu1.metadata.labels.pci`, fleet)), namespace)
+		name := onConfigMaps(ctx, "data", framework.Rego(fmt.Sprintf(`annotations["example.com/pci"] := data.kubernetes.clusterprofiles[%q].eu1.metadata.labels.pci`, fleet)), namespace)
 		plan(ctx, name, placementv1.PlanCompleted, Fields{"Moves": BeEquivalentTo(2)})
 		certify(ctx, fleet, "eu1", "no")
 		plan(ctx, name, placementv1.PlanCompleted, Fields{

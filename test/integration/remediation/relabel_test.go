@@ -40,7 +40,7 @@ var settledFor = time.Duration(budget.Size(15, 60)) * time.Second
 
 // portPolicy reads nothing but ports, and says how many are open.
 func portPolicy() string {
-	return rego(
+	return framework.Rego(
 		`open contains name if data.kubernetes.ports[name].spec.open`,
 		fmt.Sprintf(`annotations[%q] := sprintf("%%d ports", [count(open)])`, tierKey),
 	)
@@ -120,7 +120,7 @@ var _ = Describe("When a cluster's labels change", func() {
 		Expect(err).NotTo(HaveOccurred())
 		earlier := remediationsBelow(w.namespace)
 		decidedBefore := map[string]int{w.profiles: decided(w.profiles), w.byPort: decided(w.byPort), w.configured: decided(w.configured)}
-		profileBefore, err := versions(ctx, clusterProfile, w.fleet)
+		profileBefore, err := versions(ctx, framework.ClusterProfile, w.fleet)
 		Expect(err).NotTo(HaveOccurred())
 
 		certify(ctx, w.fleet, "eu1", "no")
@@ -151,7 +151,7 @@ var _ = Describe("When a cluster's labels change", func() {
 
 		By("leaving everything alone from then on")
 		Consistently(versions).WithContext(ctx).WithArguments(framework.Deployment, w.namespace).Should(Equal(after))
-		changed, err := versions(ctx, clusterProfile, w.fleet)
+		changed, err := versions(ctx, framework.ClusterProfile, w.fleet)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(moved(profileBefore, changed)).To(Equal([]string{"eu1"}))
 		Expect(remediationsBelow(w.configs)).To(BeEmpty())
@@ -185,7 +185,7 @@ var _ = Describe("When a cluster's labels change", func() {
 		before, err := versions(ctx, framework.Deployment, w.namespace)
 		Expect(err).NotTo(HaveOccurred())
 		asked := decided(w.profiles)
-		merge(ctx, clusterProfile, w.fleet, "eu1", map[string]any{"metadata": map[string]any{"labels": map[string]any{"color": "blue"}}})
+		merge(ctx, framework.ClusterProfile, w.fleet, "eu1", map[string]any{"metadata": map[string]any{"labels": map[string]any{"color": "blue"}}})
 		Consistently(func() int { return decided(w.profiles) - asked }).WithContext(ctx).Should(BeZero(), "nobody reads the label")
 		By("looking at a cluster that nobody asked for")
 		addCluster(ctx, w.fleet, "eu9")

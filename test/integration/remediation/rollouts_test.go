@@ -35,7 +35,7 @@ import (
 
 // zone returns a policy that places pods on the nodes of a zone.
 func zone(value string) string {
-	return rego(fmt.Sprintf(`scheduling.nodeSelector["example.com/zone"] := %q`, value))
+	return framework.Rego(fmt.Sprintf(`scheduling.nodeSelector["example.com/zone"] := %q`, value))
 }
 
 // zoneOf returns the zone of the nodes on which the pods of a Deployment run; "" for any.

@@ -181,7 +181,7 @@ var _ = Describe("An object that is served in several versions", Label("versions
 		return p.Name
 	}
 	level := func(fleet, key string) string {
-		return rego(fmt.Sprintf("annotations[%q] := data.kubernetes.clusterprofiles[%q].eu1.metadata.labels.pci", key, fleet))
+		return framework.Rego(fmt.Sprintf("annotations[%q] := data.kubernetes.clusterprofiles[%q].eu1.metadata.labels.pci", key, fleet))
 	}
 	// expectOnePatch has a cluster change, and checks that one patch brought the object to its annotations.
 	expectOnePatch := func(ctx context.Context, fleet, namespace string, want map[string]string, policies ...string) {
@@ -228,7 +228,9 @@ var _ = Describe("An object that is served in several versions", Label("versions
 	PIt("shows each policy its own version", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
 		Expect(f.Client.Create(ctx, newHPA(hpaV2, namespace, "web"))).To(Succeed())
-		seen := func(key string) string { return rego(fmt.Sprintf("annotations[%q] := input.apiVersion", key)) }
+		seen := func(key string) string {
+			return framework.Rego(fmt.Sprintf("annotations[%q] := input.apiVersion", key))
+		}
 		policy(ctx, namespace, seen("example.com/one"), "v1")
 		policy(ctx, namespace, seen("example.com/two"), "v2")
 		policy(ctx, namespace, seen("example.com/both"), "v1", "v2")

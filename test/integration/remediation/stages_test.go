@@ -222,7 +222,7 @@ var _ = Describe("A policy that comes into force in stages", func() {
 		})
 		await(ctx, placementv1.RolloutComplete, Fields{})
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
-			p.Spec.Rego = rego(fmt.Sprintf(`annotations[%q] := "silver"`, tier), fmt.Sprintf(`annotations[%q] := "gold" if input.metadata.name == "o-1"`, tier))
+			p.Spec.Rego = framework.Rego(fmt.Sprintf(`annotations[%q] := "silver"`, tier), fmt.Sprintf(`annotations[%q] := "gold" if input.metadata.name == "o-1"`, tier))
 		})
 		await(ctx, placementv1.RolloutPaused, Fields{"Reached": HaveValue(BeEquivalentTo(1)), "Message": ContainSubstring("its pauseAfterFailures is 0")})
 		f.MustKubectl(ctx, "", "patch", "plpol", name, "--type=json", "-p", `[{"op":"replace","path":"/spec/rollout/stages/0/pauseAfterFailures","value":"Never"},{"op":"replace","path":"/spec/rollout/stages/1/pauseAfterFailures","value":"Never"}]`)
@@ -236,7 +236,7 @@ var _ = Describe("A policy that comes into force in stages", func() {
 		await(ctx, placementv1.RolloutComplete, Fields{"Revision": BeEquivalentTo(1)})
 		// A rule with two values is an error of the evaluation.
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
-			p.Spec.Rego = rego(fmt.Sprintf(`annotations[%q] := "silver"`, tier), fmt.Sprintf(`annotations[%q] := "gold" if input.metadata.name == "o-1"`, tier))
+			p.Spec.Rego = framework.Rego(fmt.Sprintf(`annotations[%q] := "silver"`, tier), fmt.Sprintf(`annotations[%q] := "gold" if input.metadata.name == "o-1"`, tier))
 		})
 		paused := await(ctx, placementv1.RolloutPaused, Fields{"Reached": HaveValue(BeEquivalentTo(1))})
 		Expect(paused.Message).To(ContainSubstring("1 objects of stage canary failed, 0 more are denied than before"))
@@ -244,7 +244,7 @@ var _ = Describe("A policy that comes into force in stages", func() {
 
 		By("denying an object of the first stage")
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
-			p.Spec.Rego = rego(fmt.Sprintf(`annotations[%q] := "silver"`, tier), `errors contains "no" if input.metadata.name == "o-1"`)
+			p.Spec.Rego = framework.Rego(fmt.Sprintf(`annotations[%q] := "silver"`, tier), `errors contains "no" if input.metadata.name == "o-1"`)
 		})
 		denies := await(ctx, placementv1.RolloutPaused, Fields{"Revision": BeNumerically(">", paused.Revision), "Message": ContainSubstring("1 more are denied than before")})
 		Expect(denies.Stages[0]).To(MatchFields(IgnoreExtras, Fields{"Denied": BeEquivalentTo(1), "DeniedBefore": ConsistOf(placementv1.NamespaceObjects{Namespace: "*", Objects: new(int32(0))}), "Moved": BeEquivalentTo(objects - 1)}))

@@ -52,7 +52,6 @@ const (
 )
 
 var (
-	clusterProfile = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
 	// port is an inventory that only these specs know.
 	port = schema.GroupVersionKind{Group: "inventory.example.com", Version: "v1", Kind: "Port"}
 )
@@ -95,15 +94,10 @@ func startOperator(ctx context.Context) {
 
 func stopOperator() { framework.StopManager(&operator) }
 
-// rego makes a module of the package that the specs' policies share.
-func rego(rules ...string) string {
-	return "package placement\n\n" + strings.Join(rules, "\n\n") + "\n"
-}
-
 // certified leaves of the clusters that the developer lists under key those whose ClusterProfile in the namespace is
 // labelled pci=yes. A developer who lists none gets none.
 func certified(field, key, fleet string) string {
-	return rego(
+	return framework.Rego(
 		fmt.Sprintf(`offered contains name if data.kubernetes.clusterprofiles[%q][name].metadata.labels.pci == "yes"`, fleet),
 		fmt.Sprintf(`requested := split(input.metadata.%s[%q], "_")`, field, key),
 		fmt.Sprintf(`%s[%q] := concat("_", [c | some c in requested; c in offered]) if requested`, field, key),
@@ -116,7 +110,7 @@ func always(keysAndValues ...string) string {
 	for i := 0; i < len(keysAndValues); i += 2 {
 		rules = append(rules, fmt.Sprintf("annotations[%q] := %q", keysAndValues[i], keysAndValues[i+1]))
 	}
-	return rego(rules...)
+	return framework.Rego(rules...)
 }
 
 // newFleet makes a namespace with ClusterProfiles that are all labelled pci=yes.
@@ -132,16 +126,15 @@ func newFleet(ctx context.Context, clusters ...string) string {
 // addCluster makes a ClusterProfile that is labelled pci=yes.
 func addCluster(ctx context.Context, fleet, name string) {
 	GinkgoHelper()
-	obj := framework.NewObject(clusterProfile, fleet, name, nil)
+	obj := framework.NewObject(framework.ClusterProfile, fleet, name, nil)
 	obj.SetLabels(map[string]string{"pci": "yes"})
-	obj.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "spec"}}
 	Expect(f.Client.Create(ctx, obj)).To(Succeed())
 }
 
 // certify sets the label that certified looks at.
 func certify(ctx context.Context, fleet, cluster, pci string) {
 	GinkgoHelper()
-	merge(ctx, clusterProfile, fleet, cluster, map[string]any{"metadata": map[string]any{"labels": map[string]any{"pci": pci}}})
+	merge(ctx, framework.ClusterProfile, fleet, cluster, map[string]any{"metadata": map[string]any{"labels": map[string]any{"pci": pci}}})
 }
 
 // merge merges a change into an object as a user who does not look at the object first.

@@ -73,7 +73,7 @@ var _ = Describe("The objects of one tenant", func() {
 	change := func(ctx context.Context, name, tier string, denied ...string) {
 		GinkgoHelper()
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
-			p.Spec.Rego = rego(fmt.Sprintf("annotations[%q] := %q", tierKey, tier),
+			p.Spec.Rego = framework.Rego(fmt.Sprintf("annotations[%q] := %q", tierKey, tier),
 				fmt.Sprintf(`errors contains "closed" if {
 	%s
 	input.metadata.name != "o-0"
@@ -139,9 +139,9 @@ var _ = Describe("The objects of one tenant", func() {
 	It("do not hold a change that denies them because of their own list of clusters", func(ctx SpecContext) {
 		fill(ctx, alice, 12, map[string]string{placementv1.ClustersAnnotation: `["us-1"]`})
 		fill(ctx, bob, 3, nil)
-		name := onAll(ctx, rego(`clusters := {"eu-1", "us-1"}`))
+		name := onAll(ctx, framework.Rego(`clusters := {"eu-1", "us-1"}`))
 		Eventually(valuesOf).WithContext(ctx).WithArguments(bob, placementv1.ClustersAnnotation).Should(Equal(map[string]int{`["eu-1","us-1"]`: 3}))
-		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = rego(`clusters := {"eu-1"}`) })
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = framework.Rego(`clusters := {"eu-1"}`) })
 		Eventually(valuesOf).WithContext(ctx).WithArguments(bob, placementv1.ClustersAnnotation).Should(Equal(map[string]int{`["eu-1"]`: 3}))
 		Eventually(f.Policy).WithContext(ctx).WithArguments(name).Should(HaveField("Status", MatchFields(IgnoreExtras, Fields{
 			"WouldDeny": PointTo(BeEquivalentTo(12)), "Paused": BeNil(),
@@ -227,7 +227,7 @@ var _ = Describe("The objects of one tenant", func() {
 		fails := func(tier string, namespaces ...string) {
 			GinkgoHelper()
 			f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
-				p.Spec.Rego = rego(fmt.Sprintf("annotations[%q] := %q", tierKey, tier),
+				p.Spec.Rego = framework.Rego(fmt.Sprintf("annotations[%q] := %q", tierKey, tier),
 					fmt.Sprintf(`annotations[%q] := "none" if {
 	%s
 	input.metadata.name == "o-1"

@@ -36,7 +36,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,22 +46,16 @@ import (
 	"github.com/berth-dev/berth/test/framework"
 )
 
-var clusterProfile = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
-
 // addCluster adds a cluster to the inventory in a namespace.
 func addCluster(ctx context.Context, namespace, name string) {
 	GinkgoHelper()
-	profile := framework.NewObject(clusterProfile, namespace, name, nil)
-	profile.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "tests"}}
+	profile := framework.NewObject(framework.ClusterProfile, namespace, name, nil)
 	Expect(served.Client.Create(ctx, profile)).To(Succeed())
 }
 
 // inventory is a policy that places Deployments of a namespace on all clusters of its inventory.
 func inventory(name, namespace string) *placementv1.PlacementPolicy {
-	return framework.NewPolicy(name, fmt.Sprintf(`package placement
-
-annotations["example.com/clusters"] := concat(",", sort([n | some n, _ in data.kubernetes.clusterprofiles[%q]]))
-`, namespace), "apps", "deployments", namespace)
+	return framework.NewPolicy(name, framework.Rego(fmt.Sprintf(`annotations["example.com/clusters"] := concat(",", sort([n | some n, _ in data.kubernetes.clusterprofiles[%q]]))`, namespace)), "apps", "deployments", namespace)
 }
 
 func clusters(ctx context.Context, namespace string) (string, error) {
@@ -118,8 +111,8 @@ var _ = Describe("With its state in the host cluster, Berth", func() {
 	It("takes a namespace of the served API server that has its own's name for any other", func(ctx SpecContext) {
 		start(ctx, fromHost(ctx))
 		served.CreateReadyPolicy(ctx, framework.NewPolicy("own-name", zone("a"), "", "configmaps"))
-		Eventually(tryZone).WithContext(ctx).WithArguments(framework.OperatorNamespace).Should(Equal("a"))
-		Expect(tryZone(ctx, metav1.NamespaceSystem)).To(BeEmpty())
+		Eventually(served.TryZone).WithContext(ctx).WithArguments(framework.OperatorNamespace).Should(Equal("a"))
+		Expect(served.TryZone(ctx, metav1.NamespaceSystem)).To(BeEmpty())
 
 		By("counting there")
 		spec := placementv1.QuotaSpec{Hard: framework.Hard("pods", "1")}
@@ -145,7 +138,7 @@ var _ = Describe("With its state in the host cluster, Berth", func() {
 		m := start(ctx, fromHost(ctx))
 		namespace := served.NewNamespace(ctx, nil)
 		served.CreateReadyPolicy(ctx, framework.NewPolicy("cert-"+namespace, zone("a"), "", "configmaps", namespace))
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
+		Eventually(served.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
 		secret := &corev1.Secret{}
 		key := client.ObjectKey{Namespace: framework.OperatorNamespace, Name: "berth-webhook-cert"}
 		Expect(host.Client.Get(ctx, key, secret)).To(Succeed())
@@ -160,7 +153,7 @@ var _ = Describe("With its state in the host cluster, Berth", func() {
 			g.Expect(bundles).To(And(HaveLen(3), HaveEach(WithTransform(func(b []byte) string { return string(b) }, ContainSubstring(after)))))
 			g.Expect(handshake(ctx, m, after)).To(Succeed(), "the new certificate is not served")
 		}).WithContext(ctx).WithTimeout(2 * framework.Timeout).Should(Succeed())
-		Expect(tryZone(ctx, namespace)).To(Equal("a"))
+		Expect(served.TryZone(ctx, namespace)).To(Equal("a"))
 	})
 
 	It("elects its leader there", func(ctx SpecContext) {
@@ -199,7 +192,7 @@ no rego`
 
 		start(ctx, fromHost(ctx))
 		Eventually(served.Condition).WithContext(ctx).WithArguments(broken, placementv1.ConditionCompiled).Should(HaveField("Status", metav1.ConditionFalse))
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
+		Eventually(served.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
 		Eventually(state).WithContext(ctx).WithArguments(host).Should(And(ContainElement(revision(broken)), Not(ContainElement(revision(gone)))))
 	})
 
@@ -248,7 +241,7 @@ no rego`
 		start(ctx, fromHost(ctx))
 		namespace := served.NewNamespace(ctx, nil)
 		served.CreateReadyPolicy(ctx, framework.NewPolicy("held-"+namespace, zone("a"), "", "configmaps", namespace))
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
+		Eventually(served.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
 		By("making the ServiceAccount anew, which ends all its tokens")
 		served.MustKubectl(ctx, "", "delete", "serviceaccount", "berth-controller-manager", "--namespace", framework.OperatorNamespace)
 		served.MustKubectl(ctx, "", "create", "serviceaccount", "berth-controller-manager", "--namespace", framework.OperatorNamespace)
@@ -263,7 +256,7 @@ no rego`
 		}).WithContext(ctx).Should(BeTrue())
 		name := "renewed-" + namespace
 		served.CreatePolicy(ctx, framework.NewPolicy(name, zone("b"), "", "secrets", namespace))
-		Expect(tryZone(ctx, namespace)).To(Equal("a"))
+		Expect(served.TryZone(ctx, namespace)).To(Equal("a"))
 		Consistently(served.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReady).
 			ShouldNot(HaveField("Status", metav1.ConditionTrue), "something was written without a token")
 		document(ctx, "Renewing the kubeconfig")
@@ -374,8 +367,8 @@ var _ = Describe("With its state on the served API server, Berth", func() {
 		name := "state-on-served"
 		served.CreateReadyPolicy(ctx, framework.NewPolicy(name, zone("a"), "", "configmaps"))
 		namespace := served.NewNamespace(ctx, nil)
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
-		Expect(tryZone(ctx, framework.OperatorNamespace)).To(BeEmpty())
+		Eventually(served.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
+		Expect(served.TryZone(ctx, framework.OperatorNamespace)).To(BeEmpty())
 		Eventually(state).WithContext(ctx).WithArguments(served).Should(ConsistOf(
 			"Secret/berth-webhook-cert", "Secret/berth-webhook-token", "Secret/berth-intent-key", "Lease/berth.placement.berth.dev", "ControllerRevision of "+name+", owned by 1",
 		))

@@ -69,7 +69,7 @@ var _ = Describe("The manager as a process", func() {
 		startCommand(ctx, "", command[1:])
 		namespace := served.NewNamespace(ctx, nil)
 		served.CreateReadyPolicy(ctx, framework.NewPolicy("process-"+namespace, zone("a"), "", "configmaps", namespace))
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
+		Eventually(served.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
 	})
 
 	It("ends as a leader that can't reach the host cluster, and leaves the webhooks to the others", func(ctx SpecContext) {
@@ -82,14 +82,14 @@ var _ = Describe("The manager as a process", func() {
 		})
 		namespace := served.NewNamespace(ctx, nil)
 		served.CreateReadyPolicy(ctx, framework.NewPolicy("before-"+namespace, zone("a"), "", "configmaps", namespace))
-		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
+		Eventually(served.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
 
 		kill(ctx, host)
 		Eventually(leader.Done()).WithTimeout(2 * framework.Timeout).Should(BeClosed())
 		Expect(leader.Err()).NotTo(Succeed())
 		Expect(leader.Log()).To(ContainSubstring("leader election lost"))
 		Expect(other.Ready(ctx)).To(Succeed())
-		Expect(tryZone(ctx, namespace)).To(Equal("a"))
+		Expect(served.TryZone(ctx, namespace)).To(Equal("a"))
 
 		revive(host)
 		served.CreateReadyPolicy(ctx, framework.NewPolicy("after-"+namespace, zone("b"), "", "secrets", namespace))

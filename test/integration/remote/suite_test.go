@@ -261,15 +261,5 @@ func allowState(ctx context.Context) {
 
 // zone is a policy that places everything into a zone.
 func zone(value string) string {
-	return fmt.Sprintf(`package placement
-
-annotations["example.com/zone"] := %q
-`, value)
-}
-
-// tryZone asks where a new ConfigMap would be placed.
-func tryZone(ctx context.Context, namespace string) (string, error) {
-	obj := framework.NewObject(framework.ConfigMap, namespace, "try", nil)
-	err := served.Client.Create(ctx, obj, client.DryRunAll)
-	return obj.GetAnnotations()["example.com/zone"], err
+	return framework.Rego(fmt.Sprintf(`annotations["example.com/zone"] := %q`, value))
 }

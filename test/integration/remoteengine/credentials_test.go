@@ -69,17 +69,10 @@ func withFailurePolicy(failure placementv1.FailurePolicy) func(*placementv1.Plac
 	return func(p *placementv1.PlacementPolicy) { p.Spec.FailurePolicy = failure }
 }
 
-// tryZone creates nothing, and returns the zone that an object would get.
-func tryZone(ctx context.Context, namespace string) (string, error) {
-	obj := framework.NewObject(framework.ConfigMap, namespace, "try", nil)
-	err := f.Client.Create(ctx, obj, client.DryRunAll)
-	return obj.GetAnnotations()[zoneKey], err
-}
-
 // expectDecided waits until objects are decided again.
 func expectDecided(ctx context.Context, namespace, zone string) {
 	GinkgoHelper()
-	Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(zone))
+	Eventually(f.TryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(zone))
 }
 
 func expectCondition(ctx context.Context, policy, condition string, status metav1.ConditionStatus, reason string, message ...string) {
@@ -89,14 +82,14 @@ func expectCondition(ctx context.Context, policy, condition string, status metav
 
 var _ = Describe("Credentials for an engine", func() {
 	It("are a token, which takes effect without a restart when it is another one", func(ctx SpecContext) {
-		server := opaserver.Start(GinkgoTB(), opaserver.Options{Files: map[string]string{"p.rego": rego(zone("a"))}, Tokens: []string{"first"}})
+		server := opaserver.Start(GinkgoTB(), opaserver.Options{Files: map[string]string{"p.rego": framework.Rego(zone("a"))}, Tokens: []string{"first"}})
 		secret, namespace := framework.NewName("token"), f.NewNamespace(ctx, nil)
 		putSecret(ctx, secret, map[string][]byte{"token": []byte("first\n")})
 		name := onConfigMaps(ctx, namespace, server.URL()+document, withToken(secret), withFailurePolicy(placementv1.FailurePolicyFail))
 		expectDecided(ctx, namespace, "a")
 
 		server.SetTokens("second")
-		_, err := tryZone(ctx, namespace)
+		_, err := f.TryZone(ctx, namespace)
 		Expect(err).To(MatchError(And(ContainSubstring("PlacementPolicy %q can't decide", name), ContainSubstring("401"))))
 		expectCondition(ctx, name, placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonUnauthorized, server.URL())
 
@@ -108,7 +101,7 @@ var _ = Describe("Credentials for an engine", func() {
 	It("are authorities, which take effect without a restart when they are others", func(ctx SpecContext) {
 		before, after := pki.NewAuthority(GinkgoTB()), pki.NewAuthority(GinkgoTB())
 		certificate, key := before.Server(time.Hour)
-		server := opaserver.Start(GinkgoTB(), opaserver.Options{Files: map[string]string{"p.rego": rego(zone("a"))}, Certificate: certificate, Key: key})
+		server := opaserver.Start(GinkgoTB(), opaserver.Options{Files: map[string]string{"p.rego": framework.Rego(zone("a"))}, Certificate: certificate, Key: key})
 		secret, namespace, bundled := framework.NewName("ca"), f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil)
 		putSecret(ctx, secret, map[string][]byte{"ca.crt": before.PEM})
 		name := onConfigMaps(ctx, namespace, server.URL()+document, withAuthority(secret))
@@ -122,7 +115,7 @@ var _ = Describe("Credentials for an engine", func() {
 		server.SetCertificate(after.Server(time.Hour))
 		server.Restart()
 		Eventually(func(ctx context.Context) error {
-			_, err := tryZone(ctx, namespace)
+			_, err := f.TryZone(ctx, namespace)
 			return err
 		}).WithContext(ctx).Should(MatchError(ContainSubstring("certificate signed by unknown authority")))
 		expectCondition(ctx, name, placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonNotAnswering)
@@ -136,7 +129,7 @@ var _ = Describe("Credentials for an engine", func() {
 		servers, clients, strangers := pki.NewAuthority(GinkgoTB()), pki.NewAuthority(GinkgoTB()), pki.NewAuthority(GinkgoTB())
 		certificate, key := servers.Server(time.Hour)
 		server := opaserver.Start(GinkgoTB(), opaserver.Options{
-			Files: map[string]string{"p.rego": rego(zone("a"))}, Certificate: certificate, Key: key, ClientCA: clients.PEM,
+			Files: map[string]string{"p.rego": framework.Rego(zone("a"))}, Certificate: certificate, Key: key, ClientCA: clients.PEM,
 		})
 		secret, namespace := framework.NewName("client"), f.NewNamespace(ctx, nil)
 		show := func(a *pki.Authority, name string) {
@@ -151,7 +144,7 @@ var _ = Describe("Credentials for an engine", func() {
 
 		show(strangers, "first")
 		Eventually(func(ctx context.Context) error {
-			_, err := tryZone(ctx, namespace)
+			_, err := f.TryZone(ctx, namespace)
 			return err
 		}).WithContext(ctx).Should(MatchError(ContainSubstring("PlacementPolicy %q can't decide", name)))
 		show(clients, "second")
@@ -159,7 +152,7 @@ var _ = Describe("Credentials for an engine", func() {
 	})
 
 	It("are missed where their Secret is not there, and found when it is made", func(ctx SpecContext) {
-		server := opaserver.Start(GinkgoTB(), opaserver.Options{Files: map[string]string{"p.rego": rego(zone("a"))}, Tokens: []string{"first"}})
+		server := opaserver.Start(GinkgoTB(), opaserver.Options{Files: map[string]string{"p.rego": framework.Rego(zone("a"))}, Tokens: []string{"first"}})
 		secret, namespace := framework.NewName("late"), f.NewNamespace(ctx, nil)
 		By("having one of that name in another namespace")
 		elsewhereSecret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secret}, Data: map[string][]byte{"token": []byte("first")}}
@@ -167,7 +160,7 @@ var _ = Describe("Credentials for an engine", func() {
 		p := elsewhere(namespace, server.URL()+document, withToken(secret))
 		f.CreatePolicy(ctx, p)
 		Eventually(func(ctx context.Context) error {
-			_, err := tryZone(ctx, namespace)
+			_, err := f.TryZone(ctx, namespace)
 			return err
 		}).WithContext(ctx).Should(MatchError(And(ContainSubstring("PlacementPolicy %q can't decide", p.Name), ContainSubstring(secret))))
 		expectCondition(ctx, p.Name, placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonCredentialsUnusable, secret)
@@ -205,7 +198,7 @@ var _ = Describe("Credentials for an engine", func() {
 func awaitAnswering(ctx context.Context, policy, namespace string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega, ctx context.Context) {
-		_, err := tryZone(ctx, namespace)
+		_, err := f.TryZone(ctx, namespace)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(f.Condition(ctx, policy, placementv1.ConditionReplicated)).To(beAnswering())
 	}).WithContext(ctx).Should(Succeed())

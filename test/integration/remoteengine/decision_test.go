@@ -97,7 +97,7 @@ var _ = Describe("A policy that an OPA server decides", func() {
 		namespace := f.NewNamespace(ctx, nil)
 		onConfigMaps(ctx, namespace, first.URL()+document)
 		onConfigMaps(ctx, namespace, second.URL()+document, func(p *placementv1.PlacementPolicy) { p.Spec.Priority = 5 })
-		embedded := framework.NewPolicy(framework.NewName("here"), rego(zone("here"), `annotations["example.com/here"] := "yes"`), "", "configmaps", namespace)
+		embedded := framework.NewPolicy(framework.NewName("here"), framework.Rego(zone("here"), `annotations["example.com/here"] := "yes"`), "", "configmaps", namespace)
 		embedded.Spec.Priority = 1
 		f.CreateReadyPolicy(ctx, embedded)
 		Expect(create(ctx, namespace, "c")).To(Succeed())

@@ -99,8 +99,7 @@ var _ = Describe("The commands of docs/remote-engines.md", func() {
 
 		us := framework.NewObject(framework.Deployment, "shop", "us", map[string]string{"fleet.example.com/clusters": "us-1"})
 		Expect(f.Client.Create(ctx, us)).To(MatchError(ContainSubstring(`PlacementPolicy "fleet": us-1: not one of the clusters in the EU`)))
-		profile := framework.NewObject(clusterProfile, f.NewNamespace(ctx, nil), "documented", nil)
-		profile.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "spec"}}
+		profile := framework.NewObject(framework.ClusterProfile, f.NewNamespace(ctx, nil), "documented", nil)
 		Expect(f.Client.Create(ctx, profile)).To(Succeed())
 		Eventually(func(g Gomega, ctx SpecContext) {
 			obj := framework.NewObject(framework.ConfigMap, "shop", framework.NewName("c"), nil)

@@ -211,8 +211,8 @@ var _ = Describe("Whatever befalls an engine", func() {
 		}
 		forEach(all, func(b *faulty) error {
 			return eventually(ctx, func() error {
-				z, err := tryZone(ctx, b.closedNamespace)
-				y, err2 := tryZone(ctx, b.openNamespace)
+				z, err := f.TryZone(ctx, b.closedNamespace)
+				y, err2 := f.TryZone(ctx, b.openNamespace)
 				if z != "a" || y != "a" {
 					return errors.Join(fmt.Errorf("decided %q and %q", z, y), err, err2)
 				}
@@ -273,7 +273,7 @@ var _ = Describe("Whatever befalls an engine", func() {
 		forEach(all, func(b *faulty) error {
 			return eventually(ctx, func() error {
 				for _, at := range [][2]string{{b.closed, b.closedNamespace}, {b.open, b.openNamespace}} {
-					if z, err := tryZone(ctx, at[1]); z != "a" {
+					if z, err := f.TryZone(ctx, at[1]); z != "a" {
 						return errors.Join(fmt.Errorf("decided %q in %s", z, at[1]), err)
 					}
 					if c, err := replicated(ctx, at[0]); err != nil || c.Status != metav1.ConditionTrue {
@@ -318,7 +318,7 @@ var _ = Describe("Whatever befalls an engine", func() {
 
 	It("is a restart without its policies, which nothing gets past with undefined: Error", func(ctx SpecContext) {
 		server, namespace := opaserver.Start(GinkgoTB(), opaserver.Options{}), f.NewNamespace(ctx, nil)
-		server.PutPolicy("own", rego(zone("a")))
+		server.PutPolicy("own", framework.Rego(zone("a")))
 		name := onConfigMaps(ctx, namespace, server.URL()+document, withUndefined(placementv1.UndefinedError))
 		expectDecided(ctx, namespace, "a")
 		load := startLoad(ctx, namespace, 4)
@@ -326,7 +326,7 @@ var _ = Describe("Whatever befalls an engine", func() {
 		server.Restart()
 		Eventually(func() int { return counted(server.URL(), engine.FaultUndefined) }).Should(BeNumerically(">", 0))
 		expectCondition(ctx, name, placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonNotAnswering)
-		server.PutPolicy("own", rego(zone("b")))
+		server.PutPolicy("own", framework.Rego(zone("b")))
 		load.awaitAdmitted(ctx, 10)
 		load.stop()
 		expectAllDecided(ctx, namespace, zoneKey, Or(Equal("a"), Equal("b")))
@@ -393,7 +393,7 @@ var _ = Describe("An engine that is slow", func() {
 		}
 		By("having remediation wait for the slow one")
 		Eventually(func() int64 { return slow.Met()["hang"] }).Should(BeNumerically(">", 0))
-		f.CreatePolicy(ctx, framework.NewPolicy(framework.NewName("here"), rego(zone("a")), "", "configmaps", here))
+		f.CreatePolicy(ctx, framework.NewPolicy(framework.NewName("here"), framework.Rego(zone("a")), "", "configmaps", here))
 		for _, namespace := range []string{healthy, here} {
 			Eventually(objects).WithContext(ctx).WithArguments(namespace).Should(And(HaveLen(10), HaveEach(HaveKeyWithValue(zoneKey, "a"))))
 		}

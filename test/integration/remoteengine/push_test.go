@@ -51,21 +51,20 @@ func newFleet(ctx context.Context, clusters ...string) string {
 	}
 	// In other specs, these names are not to be ambiguous.
 	DeferCleanup(func(ctx SpecContext) {
-		Expect(f.Client.DeleteAllOf(ctx, framework.NewObject(clusterProfile, fleet, "", nil), client.InNamespace(fleet))).To(Succeed())
+		Expect(f.Client.DeleteAllOf(ctx, framework.NewObject(framework.ClusterProfile, fleet, "", nil), client.InNamespace(fleet))).To(Succeed())
 	})
 	return fleet
 }
 
 func addCluster(ctx context.Context, fleet, name string) {
 	GinkgoHelper()
-	obj := framework.NewObject(clusterProfile, fleet, name, nil)
-	obj.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "spec"}}
+	obj := framework.NewObject(framework.ClusterProfile, fleet, name, nil)
 	Expect(f.Client.Create(ctx, obj)).To(Succeed())
 }
 
 func removeCluster(ctx context.Context, fleet, name string) {
 	GinkgoHelper()
-	Expect(f.Client.Delete(ctx, framework.NewObject(clusterProfile, fleet, name, nil))).To(Succeed())
+	Expect(f.Client.Delete(ctx, framework.NewObject(framework.ClusterProfile, fleet, name, nil))).To(Succeed())
 }
 
 // relabel sets a label of a ClusterProfile.
@@ -73,7 +72,7 @@ func relabel(ctx context.Context, fleet, name, key, value string) {
 	GinkgoHelper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{key: value}}})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(f.Client.Patch(ctx, framework.NewObject(clusterProfile, fleet, name, nil), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+	Expect(f.Client.Patch(ctx, framework.NewObject(framework.ClusterProfile, fleet, name, nil), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
 }
 
 // listed is the rule that sets the names and labels of a fleet's clusters. A server without the fleet's data sets none of them.
@@ -96,7 +95,7 @@ var withProfiles = withReplicated("multicluster.x-k8s.io", "clusterprofiles")
 // withModule has the engine supplied with a module of the package placement.
 func withModule(name string, rules ...string) func(*placementv1.PlacementPolicy) {
 	return func(p *placementv1.PlacementPolicy) {
-		p.Spec.Remote.Modules = append(p.Spec.Remote.Modules, placementv1.RemoteModule{Name: name, Rego: rego(rules...)})
+		p.Spec.Remote.Modules = append(p.Spec.Remote.Modules, placementv1.RemoteModule{Name: name, Rego: framework.Rego(rules...)})
 	}
 }
 
@@ -203,13 +202,13 @@ var _ = Describe("Data that Berth keeps in an engine", func() {
 		for range 5 {
 			f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
 				p.Spec.Remote.Replicate = nil
-				p.Spec.Remote.Modules[0].Rego = rego(zone("a"))
+				p.Spec.Remote.Modules[0].Rego = framework.Rego(zone("a"))
 			})
 			Eventually(try).WithContext(ctx).Should(HaveKeyWithValue(zoneKey, "a"))
 			Eventually(func() []string { return profilesOf(server, fleet) }).Should(BeEmpty())
 			f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
 				withProfiles(p)
-				p.Spec.Remote.Modules[0].Rego = rego(listed(fleet))
+				p.Spec.Remote.Modules[0].Rego = framework.Rego(listed(fleet))
 			})
 			Eventually(try).WithContext(ctx).Should(HaveKeyWithValue(clustersKey, "eu-1"))
 		}
@@ -334,12 +333,12 @@ var _ = Describe("Modules that Berth keeps in an engine", func() {
 		Expect(stored(ctx, namespace, "c")).To(zoned("a"))
 		Expect(server.Policies()).To(And(HaveKey(ContainSubstring(name+"/helpers")), HaveKey(ContainSubstring(name+"/rules"))))
 
-		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Remote.Modules[0].Rego = rego(`zone := "b"`) })
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Remote.Modules[0].Rego = framework.Rego(`zone := "b"`) })
 		Eventually(stored).WithContext(ctx).WithArguments(namespace, "c").Should(zoned("b"))
 		expectDecided(ctx, namespace, "b")
 
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
-			p.Spec.Remote.Modules = []placementv1.RemoteModule{{Name: "rules", Rego: rego(zone("c"))}}
+			p.Spec.Remote.Modules = []placementv1.RemoteModule{{Name: "rules", Rego: framework.Rego(zone("c"))}}
 		})
 		Eventually(stored).WithContext(ctx).WithArguments(namespace, "c").Should(zoned("c"))
 		Eventually(func() map[string]string { return server.Policies() }).ShouldNot(HaveKey(ContainSubstring(name + "/helpers")))
@@ -358,7 +357,7 @@ var _ = Describe("Modules that Berth keeps in an engine", func() {
 		Eventually(create).WithContext(ctx).WithArguments(namespace, "c").Should(MatchError(ContainSubstring("PlacementPolicy %q can't decide", name.Name)))
 		Eventually(f.EventNotes).WithContext(ctx).WithArguments(namespace, events.EvaluationFailed.Reason).Should(ContainElement(ContainSubstring(name.Name)))
 
-		f.ChangePolicy(ctx, name.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Remote.Modules[0].Rego = rego(zone("a")) })
+		f.ChangePolicy(ctx, name.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Remote.Modules[0].Rego = framework.Rego(zone("a")) })
 		expectCondition(ctx, name.Name, placementv1.ConditionReplicated, metav1.ConditionTrue, placementv1.ReasonReplicated)
 		expectDecided(ctx, namespace, "a")
 	})
@@ -382,7 +381,7 @@ labels.x := data.nowhere.f(1)
 var _ = Describe("What an engine decides, as it changes on its own", func() {
 	It("moves existing objects at refreshSeconds", func(ctx SpecContext) {
 		server := startOPA()
-		server.PutPolicy("own", rego(zone("a")))
+		server.PutPolicy("own", framework.Rego(zone("a")))
 		namespace, still := f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil)
 		refreshed := onConfigMaps(ctx, namespace, server.URL()+document, func(p *placementv1.PlacementPolicy) { p.Spec.Remote.RefreshSeconds = 10 })
 		other := onConfigMaps(ctx, still, server.URL()+document)
@@ -396,14 +395,14 @@ var _ = Describe("What an engine decides, as it changes on its own", func() {
 			}).WithContext(ctx).Should(HaveValue(BeEquivalentTo(1)))
 			expectCondition(ctx, name, placementv1.ConditionCompliant, metav1.ConditionTrue, placementv1.ReasonCompliant)
 		}
-		server.PutPolicy("own", rego(zone("b")))
+		server.PutPolicy("own", framework.Rego(zone("b")))
 		Eventually(stored).WithContext(ctx).WithArguments(namespace, "c").Should(zoned("b"))
 		Expect(stored(ctx, still, "c")).To(zoned("a"))
 	})
 
 	It("counts for the same object again for cacheSeconds", func(ctx SpecContext) {
 		server := startOPA()
-		server.PutPolicy("own", rego(zone("a")))
+		server.PutPolicy("own", framework.Rego(zone("a")))
 		namespace := f.NewNamespace(ctx, nil)
 		name := onConfigMaps(ctx, namespace, server.URL()+document, func(p *placementv1.PlacementPolicy) {
 			p.Spec.Remote.CacheSeconds, p.Spec.Remediation.Mode = 3600, placementv1.RemediationOff
@@ -419,7 +418,7 @@ var _ = Describe("What an engine decides, as it changes on its own", func() {
 			return obj.GetAnnotations()[zoneKey]
 		}
 		Expect(ask("first")).To(Equal("a"))
-		server.PutPolicy("own", rego(zone("b")))
+		server.PutPolicy("own", framework.Rego(zone("b")))
 		Expect(ask("first")).To(Equal("a"))
 		Expect(ask("another")).To(Equal("b"))
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Remote.CacheSeconds = 0 })

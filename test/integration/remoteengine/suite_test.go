@@ -26,7 +26,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
@@ -36,8 +35,6 @@ import (
 
 // zoneKey is what the specs' policies set.
 const zoneKey = "example.com/zone"
-
-var clusterProfile = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
 
 var (
 	f *framework.Framework
@@ -74,12 +71,7 @@ func stopOperator() { framework.StopManager(&operator) }
 // startOPA starts a server for the spec that loads these rules, of the package placement, at every start.
 func startOPA(rules ...string) *opaserver.Server {
 	GinkgoHelper()
-	return opaserver.Start(GinkgoTB(), opaserver.Options{Files: map[string]string{"placement.rego": rego(rules...)}})
-}
-
-// rego makes a module of the package that the specs' policies share.
-func rego(rules ...string) string {
-	return "package placement\n\n" + strings.Join(rules, "\n\n") + "\n"
+	return opaserver.Start(GinkgoTB(), opaserver.Options{Files: map[string]string{"placement.rego": framework.Rego(rules...)}})
 }
 
 // zone is the rule that says a zone.

@@ -36,10 +36,7 @@ import (
 
 // denying is a module that denies ConfigMaps with a key in their data.
 func denying(key string) string {
-	return fmt.Sprintf(`package placement
-
-errors contains "%[1]s is denied" if input.data.%[1]s
-`, key)
+	return framework.Rego(fmt.Sprintf(`errors contains "%[1]s is denied" if input.data.%[1]s`, key))
 }
 
 // configMap returns a ConfigMap with one key in its data.

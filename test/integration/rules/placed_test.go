@@ -46,7 +46,7 @@ func moduleDigest(ctx context.Context, name string) (string, error) {
 // digestOf returns the digest that the plugin prints for a policy.
 func digestOf(ctx context.Context, p *placementv1.PlacementPolicy) string {
 	GinkgoHelper()
-	digest, name, _ := strings.Cut(strings.TrimSpace(f.MustKubectl(ctx, manifest(p), "berth", "render", "--digest", "-f", "-")), "  ")
+	digest, name, _ := strings.Cut(strings.TrimSpace(f.MustKubectl(ctx, framework.PolicyManifest(p), "berth", "render", "--digest", "-f", "-")), "  ")
 	Expect(name).To(Equal(p.Name))
 	return digest
 }

@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/test/framework"
 )
 
 // notChecked is what the API server adds if it does not evaluate the expressions of a schema.
@@ -132,7 +133,7 @@ match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deplo
 var _ = Describe("Warnings about rules", func() {
 	warnings := func(ctx SpecContext, rules string) []string {
 		GinkgoHelper()
-		out := f.MustKubectl(ctx, manifest(newPolicy("warned", rules)), "apply", "--dry-run=server", "-f", "-")
+		out := f.MustKubectl(ctx, framework.PolicyManifest(newPolicy("warned", rules)), "apply", "--dry-run=server", "-f", "-")
 		var found []string
 		for line := range strings.Lines(out) {
 			if text, ok := strings.CutPrefix(strings.TrimSpace(line), "Warning: "); ok {
@@ -146,7 +147,7 @@ var _ = Describe("Warnings about rules", func() {
 		out := warnings(ctx, rules)
 		Expect(out).To(ConsistOf(want...))
 		By("comparing the warnings with those of the plugin")
-		checked, err := f.Kubectl(ctx, manifest(newPolicy("warned", rules)), "berth", "check", "-o", "json", "-f", "-")
+		checked, err := f.Kubectl(ctx, framework.PolicyManifest(newPolicy("warned", rules)), "berth", "check", "-o", "json", "-f", "-")
 		Expect(err).NotTo(HaveOccurred(), checked)
 		var results []struct{ Warnings []string }
 		Expect(json.Unmarshal([]byte(checked), &results)).To(Succeed(), checked)

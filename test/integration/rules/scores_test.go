@@ -33,7 +33,7 @@ func expectWarning(ctx context.Context, rules, warning string) {
 	GinkgoHelper()
 	p := newPolicy(framework.NewName("warned"), rules, "nowhere")
 	Eventually(func(ctx context.Context) (string, error) {
-		return f.Kubectl(ctx, manifest(p), "apply", "--dry-run=server", "-f", "-")
+		return f.Kubectl(ctx, framework.PolicyManifest(p), "apply", "--dry-run=server", "-f", "-")
 	}).WithContext(ctx).Should(ContainSubstring(warning))
 }
 

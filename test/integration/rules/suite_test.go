@@ -19,7 +19,6 @@ package rules_test
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"testing"
 	"time"
@@ -27,15 +26,12 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
 	"github.com/berth-dev/berth/test/suite"
 )
-
-var clusterProfile = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
 
 // shortly is for how long nothing must change.
 const shortly = 2 * time.Second
@@ -66,11 +62,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // createCluster creates a cluster of a region, with these labels and the property pci-level. It is deleted when the spec ends.
 func createCluster(ctx context.Context, name, region string, labels map[string]string) {
 	GinkgoHelper()
-	o := framework.NewObject(clusterProfile, clusters, name, nil)
+	o := framework.NewObject(framework.ClusterProfile, clusters, name, nil)
 	all := map[string]string{corev1.LabelTopologyRegion: region}
 	maps.Copy(all, labels)
 	o.SetLabels(all)
-	o.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "specs"}}
 	o.Object["status"] = map[string]any{"properties": []any{map[string]any{"name": "pci-level", "value": "2"}}}
 	f.CreateWithStatus(ctx, o)
 	DeferCleanup(f.Client.Delete, o)
@@ -91,15 +86,6 @@ func newPolicy(name, rules string, namespaces ...string) *placementv1.PlacementP
 	}}
 	Expect(yaml.UnmarshalStrict([]byte(rules), &out.Spec.Rules)).To(Succeed())
 	return out
-}
-
-// manifest returns a policy as JSON. The client removes the type of what it creates.
-func manifest(p *placementv1.PlacementPolicy) string {
-	GinkgoHelper()
-	p.APIVersion, p.Kind = placementv1.GroupVersion.String(), "PlacementPolicy"
-	text, err := json.Marshal(p)
-	Expect(err).NotTo(HaveOccurred())
-	return string(text)
 }
 
 // chosen returns the clusters that a Deployment has, as their annotation.

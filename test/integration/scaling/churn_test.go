@@ -40,7 +40,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -92,8 +91,6 @@ func churnRate() float32 {
 // heapsDir is the directory into which the heap profile of each replica is written after each round: BERTH_CHURN_HEAPS. It is empty for no
 // profiles. The command "go tool pprof -base" on the profiles of two rounds says what a replica holds more than before.
 func heapsDir() string { return os.Getenv("BERTH_CHURN_HEAPS") }
-
-var churnCluster = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
 
 // churn changes clusters, policies, and workloads at random, and the replicas that decide them.
 type churn struct {
@@ -174,7 +171,7 @@ func startChurn(ctx context.Context) *churn {
 		for _, n := range c.namespaces {
 			Expect(f.Client.DeleteAllOf(ctx, framework.NewObject(framework.Deployment, n, "", nil), client.InNamespace(n))).To(Succeed())
 		}
-		Expect(f.Client.DeleteAllOf(ctx, framework.NewObject(churnCluster, c.namespaces[0], "", nil), client.InNamespace(c.namespaces[0]))).To(Succeed())
+		Expect(f.Client.DeleteAllOf(ctx, framework.NewObject(framework.ClusterProfile, c.namespaces[0], "", nil), client.InNamespace(c.namespaces[0]))).To(Succeed())
 	})
 	for i := range churnClusters {
 		Expect(f.Client.Create(ctx, c.cluster(i))).To(Succeed())
@@ -191,13 +188,12 @@ func startChurn(ctx context.Context) *churn {
 
 // cluster is the cluster with a number, with labels at random. The first ones are always gold, so that no workload is without clusters.
 func (c *churn) cluster(i int) *unstructured.Unstructured {
-	obj := framework.NewObject(churnCluster, c.namespaces[0], fmt.Sprintf("%s-%d", c.label, i), nil)
+	obj := framework.NewObject(framework.ClusterProfile, c.namespaces[0], fmt.Sprintf("%s-%d", c.label, i), nil)
 	tier := []string{"gold", "silver"}[rand.IntN(2)]
 	if i < 3 {
 		tier = "gold"
 	}
 	obj.SetLabels(map[string]string{"fleet": c.label, "tier": tier, "cost": strconv.Itoa(rand.IntN(100))})
-	obj.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "test"}}
 	return obj
 }
 
@@ -207,10 +203,7 @@ func (c *churn) policyName(i int) string { return fmt.Sprintf("%s-%d", c.label, 
 // label of the workload, by numbers at random.
 func (c *churn) policy(i int) *placementv1.PlacementPolicy {
 	name := c.policyName(i)
-	text := fmt.Sprintf(`package placement
-
-annotations[%q] := data.kubernetes.namespaces[input.metadata.namespace].metadata.labels.team
-`, decided)
+	text := framework.Rego(fmt.Sprintf("annotations[%q] := data.kubernetes.namespaces[input.metadata.namespace].metadata.labels.team", decided))
 	p := framework.NewPolicy(name, text, "apps", "deployments")
 	p.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"churn": c.label}}
 	if i > 0 {

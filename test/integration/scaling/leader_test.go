@@ -84,10 +84,7 @@ var _ = Describe("Of three replicas", func() {
 			members = append(members, &member{Command: c, backend: proxy.Add(c.URL)})
 		}
 		namespace = f.NewNamespace(ctx, map[string]string{"zone": "one"})
-		text := fmt.Sprintf(`package placement
-
-annotations[%q] := data.kubernetes.namespaces[%q].metadata.labels.zone
-`, zone, namespace)
+		text := framework.Rego(fmt.Sprintf("annotations[%q] := data.kubernetes.namespaces[%q].metadata.labels.zone", zone, namespace))
 		f.CreateReadyPolicy(ctx, framework.NewPolicy("zone-of-"+namespace, text, "", "configmaps", namespace))
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "first", nil))).To(Succeed())
 		Eventually(zoneOf).WithContext(ctx).WithArguments(namespace, "first").Should(Equal("one"))

@@ -30,7 +30,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -75,7 +74,6 @@ var _ = Describe("A plan of many moves", func() {
 		// inFlight is how many patches a leader may have under way when it is killed.
 		inFlight = 10
 	)
-	cluster := schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
 
 	It("is carried out once, at the pace of the budget, also if the leader is killed in the midst", func(ctx SpecContext) {
 		proxy := framework.StartProxy()
@@ -86,9 +84,8 @@ var _ = Describe("A plan of many moves", func() {
 		}
 		namespace := f.NewNamespace(ctx, nil)
 		for _, name := range []string{"eu-1", "eu-2"} {
-			obj := framework.NewObject(cluster, namespace, name, nil)
+			obj := framework.NewObject(framework.ClusterProfile, namespace, name, nil)
 			obj.SetLabels(map[string]string{"region": "eu"})
-			obj.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "test"}}
 			Expect(f.Client.Create(ctx, obj)).To(Succeed())
 			DeferCleanup(func(ctx SpecContext) { Expect(f.Client.Delete(ctx, obj)).To(Succeed()) })
 		}

@@ -119,11 +119,10 @@ func (w *world) zones() int { return max(1, w.clusters/perZone) }
 
 // cluster returns the cluster with a number.
 func (w *world) cluster(i int) *unstructured.Unstructured {
-	out := framework.NewObject(churnCluster, metav1.NamespaceDefault, fmt.Sprintf("c%d", i), nil)
+	out := framework.NewObject(framework.ClusterProfile, metav1.NamespaceDefault, fmt.Sprintf("c%d", i), nil)
 	out.SetLabels(map[string]string{
 		"zone": fmt.Sprintf("z%d", i%w.zones()), "pilot": fmt.Sprint(i < pilotClusters), "tier": "a", "level": fmt.Sprint(levels),
 	})
-	out.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "test"}}
 	return out
 }
 

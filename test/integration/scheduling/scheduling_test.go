@@ -60,15 +60,15 @@ var _ = Describe("The rule scheduling", func() {
 
 	DescribeTable("is merged into the template at admission, and put right when the policy changes",
 		func(ctx SpecContext, gvk schema.GroupVersionKind, resource, path, spec string) {
-			p := policy(ctx, rego(disk("ssd")), gvk.Group, resource, namespace)
+			p := policy(ctx, framework.Rego(disk("ssd")), gvk.Group, resource, namespace)
 			obj := object(gvk, namespace, "web", spec)
 			Expect(f.Client.Create(ctx, obj)).To(Succeed())
 			selects(ctx, gvk, "web", path, map[string]any{"disk": "ssd", "own": "1"})
-			change(ctx, p, rego(disk("nvme"), `scheduling.tolerations := [{"key": "fast", "operator": "Exists"}]`))
+			change(ctx, p, framework.Rego(disk("nvme"), `scheduling.tolerations := [{"key": "fast", "operator": "Exists"}]`))
 			selects(ctx, gvk, "web", path, map[string]any{"disk": "nvme", "own": "1"})
 			Eventually(at).WithContext(ctx).WithArguments(gvk, namespace, "web", path+".tolerations").
 				Should(Equal([]any{map[string]any{"key": "fast", "operator": "Exists"}}))
-			change(ctx, p, rego("labels := {}"))
+			change(ctx, p, framework.Rego("labels := {}"))
 			selects(ctx, gvk, "web", path, map[string]any{"disk": "hdd", "own": "1"})
 			Expect(at(ctx, gvk, namespace, "web", path+".tolerations")).To(BeNil())
 			By("leaving nothing in the record but earlier values")
@@ -86,7 +86,7 @@ var _ = Describe("The rule scheduling", func() {
 	)
 
 	It("is refused where nobody said where the kind has its template, and says how to", func(ctx SpecContext) {
-		p := framework.NewPolicy(framework.NewName("scheduling"), rego(disk("ssd")), gadget.Group, "gadgets", namespace)
+		p := framework.NewPolicy(framework.NewName("scheduling"), framework.Rego(disk("ssd")), gadget.Group, "gadgets", namespace)
 		f.CreatePolicy(ctx, p)
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionReady).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonTypeErrors, "gadgets.example.com"))
@@ -100,7 +100,7 @@ var _ = Describe("The rule scheduling", func() {
 		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Value: 1000, PreemptionPolicy: new(corev1.PreemptNever)}
 		Expect(f.Client.Create(ctx, class)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(f.Client.Delete(ctx, class)).To(Succeed()) })
-		p := policy(ctx, rego(disk("ssd"), fmt.Sprintf("scheduling.priorityClassName := %q", class.Name)), "", "pods", namespace)
+		p := policy(ctx, framework.Rego(disk("ssd"), fmt.Sprintf("scheduling.priorityClassName := %q", class.Name)), "", "pods", namespace)
 		Expect(f.Client.Create(ctx, object(pod, namespace, "a", "spec: {nodeSelector: {own: '1'}, automountServiceAccountToken: false, "+containers+"}"))).To(Succeed())
 		selects(ctx, pod, "a", "spec", map[string]any{"disk": "ssd", "own": "1"})
 		Expect(at(ctx, pod, namespace, "a", "spec.priorityClassName")).To(Equal(class.Name))
@@ -109,7 +109,7 @@ var _ = Describe("The rule scheduling", func() {
 		version, err := at(ctx, pod, namespace, "a", "metadata.resourceVersion")
 		Expect(err).NotTo(HaveOccurred())
 
-		change(ctx, p, rego(disk("nvme")))
+		change(ctx, p, framework.Rego(disk("nvme")))
 		Eventually(violations).WithContext(ctx).WithArguments(p).Should(ConsistOf(And(
 			ContainSubstring("nodeSelector disk is ssd, should be nvme (immutable: delete the pod so that it is created again)"),
 			ContainSubstring(fmt.Sprintf("priorityClassName is %s, should be absent", class.Name)),
@@ -127,13 +127,13 @@ var _ = Describe("The rule scheduling", func() {
 		Expect(reported.Status.Remediated).To(Or(BeNil(), HaveValue(BeZero())))
 
 		// What the pod has is what is wanted again.
-		change(ctx, p, rego(disk("ssd"), fmt.Sprintf("scheduling.priorityClassName := %q", class.Name)))
+		change(ctx, p, framework.Rego(disk("ssd"), fmt.Sprintf("scheduling.priorityClassName := %q", class.Name)))
 		Eventually(violations).WithContext(ctx).WithArguments(p).Should(BeEmpty())
 	})
 
 	It("is nothing to report of a Pod whose selectors the API server completed", func(ctx SpecContext) {
 		const term = `{"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}, "matchLabelKeys": ["version"]`
-		p := policy(ctx, rego(`scheduling.topologySpreadConstraints := [`+term+`, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]`,
+		p := policy(ctx, framework.Rego(`scheduling.topologySpreadConstraints := [`+term+`, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]`,
 			`scheduling.affinity.podAntiAffinity := {"requiredDuringSchedulingIgnoredDuringExecution": [`+term+`, "mismatchLabelKeys": ["tenant"]}],
  "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": `+term+`}}]}`), "", "pods", namespace)
 		text := "metadata: {labels: {version: '1', tenant: x}}\nspec: {automountServiceAccountToken: false, " + containers + "}"
@@ -153,7 +153,7 @@ labels.b := "1"
 
 	It("reports a Job that has started", func(ctx SpecContext) {
 		Expect(f.Client.Create(ctx, object(job, namespace, "a", "spec: {"+jobTemp+"}"))).To(Succeed())
-		p := policy(ctx, rego(disk("ssd")), "batch", "jobs", namespace)
+		p := policy(ctx, framework.Rego(disk("ssd")), "batch", "jobs", namespace)
 		Eventually(violations).WithContext(ctx).WithArguments(p).Should(ConsistOf(
 			ContainSubstring("nodeSelector disk is hdd, should be ssd (immutable: delete the job so that it is created again)")))
 		Expect(f.Client.Patch(ctx, framework.NewObject(job, namespace, "a", nil), client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"a": "b"}}}`)))).To(Succeed())
@@ -161,7 +161,7 @@ labels.b := "1"
 	})
 
 	It("leaves the developer to apply the manifest again, by whichever way", func(ctx SpecContext) {
-		policy(ctx, rego(disk("ssd"), `scheduling.tolerations := [{"key": "fast", "operator": "Exists"}]`,
+		policy(ctx, framework.Rego(disk("ssd"), `scheduling.tolerations := [{"key": "fast", "operator": "Exists"}]`,
 			`scheduling.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms := [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]`),
 			"apps", "deployments", namespace)
 		for name, args := range map[string][]string{"client": {"apply", "-f", "-"}, "server": {"apply", "--server-side", "-f", "-"}} {
@@ -192,12 +192,12 @@ labels.b := "1"
 				pod: "spec: {nodeSelector: {disk: hdd}, tolerations: [{key: own, operator: Exists}], automountServiceAccountToken: false, " + containers + "}",
 				job: "spec: {" + jobTemp + "}",
 			} {
-				p := policy(ctx, rego(disk("ssd"), `scheduling.tolerations := [{"key": "fast", "operator": "Exists"}]`), gvk.Group, strings.ToLower(gvk.Kind)+"s", namespace)
+				p := policy(ctx, framework.Rego(disk("ssd"), `scheduling.tolerations := [{"key": "fast", "operator": "Exists"}]`), gvk.Group, strings.ToLower(gvk.Kind)+"s", namespace)
 				text, err := yaml.Marshal(object(gvk, namespace, "a", spec))
 				Expect(err).NotTo(HaveOccurred())
 				f.MustKubectl(ctx, string(text), args...)
 				f.MustKubectl(ctx, string(text), args...)
-				change(ctx, p, rego(disk("nvme")))
+				change(ctx, p, framework.Rego(disk("nvme")))
 				f.MustKubectl(ctx, string(text), args...)
 			}
 		})
@@ -208,13 +208,13 @@ labels.b := "1"
 				return fmt.Sprintf(at+`requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms := [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [%q]}]}]`, z)
 			}
 			const prefers = at + `preferredDuringSchedulingIgnoredDuringExecution := [{"weight": 1, "preference": {"matchExpressions": [{"key": "fast", "operator": "Exists"}]}}]`
-			p := policy(ctx, rego(zone("a"), prefers), "apps", "deployments", namespace)
+			p := policy(ctx, framework.Rego(zone("a"), prefers), "apps", "deployments", namespace)
 			text, err := yaml.Marshal(object(framework.Deployment, namespace, "a", `spec: {replicas: 0, `+selector+`, template: {metadata: {labels: {app: a}}, spec: {
  affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 2, preference: {matchExpressions: [{key: own, operator: Exists}]}}]}}, `+containers+`}}}`))
 			Expect(err).NotTo(HaveOccurred())
 			f.MustKubectl(ctx, string(text), args...)
 			f.MustKubectl(ctx, string(text), args...)
-			change(ctx, p, rego(zone("b")))
+			change(ctx, p, framework.Rego(zone("b")))
 			Eventually(affinityOf).WithContext(ctx).WithArguments(namespace, "a").Should(Equal(fmt.Sprint(parse(`nodeAffinity: {
  requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [b]}]}]},
  preferredDuringSchedulingIgnoredDuringExecution: [{weight: 2, preference: {matchExpressions: [{key: own, operator: Exists}]}}]}`))))
@@ -222,7 +222,7 @@ labels.b := "1"
 	}
 
 	It("leaves the ReplicaSets of others as their templates have them", func(ctx SpecContext) {
-		p := policy(ctx, rego(disk("ssd")), "apps", "replicasets", namespace)
+		p := policy(ctx, framework.Rego(disk("ssd")), "apps", "replicasets", namespace)
 		owner := object(framework.Deployment, namespace, "a", "spec: {replicas: 0, "+selector+", "+template+"}")
 		Expect(f.Client.Create(ctx, owner)).To(Succeed())
 		set := object(kind("apps", "ReplicaSet"), namespace, "a", "spec: {replicas: 0, "+selector+", "+template+"}")
@@ -237,8 +237,8 @@ labels.b := "1"
 		affinity := func(key string) string {
 			return fmt.Sprintf(`scheduling.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms := [{"matchExpressions": [{"key": %q, "operator": "Exists"}]}]`, key)
 		}
-		first := policy(ctx, rego(disk("ssd"), affinity("first")), "apps", "deployments", namespace)
-		second := policy(ctx, rego(disk("nvme"), affinity("second")), "apps", "deployments", namespace,
+		first := policy(ctx, framework.Rego(disk("ssd"), affinity("first")), "apps", "deployments", namespace)
+		second := policy(ctx, framework.Rego(disk("nvme"), affinity("second")), "apps", "deployments", namespace,
 			func(p *placementv1.PlacementPolicy) { p.Spec.Priority = 1 })
 		Expect(f.Client.Create(ctx, object(framework.Deployment, namespace, "a", "spec: {replicas: 0, "+selector+", "+template+"}"))).To(Succeed())
 		selects(ctx, framework.Deployment, "a", "spec.template.spec", map[string]any{"disk": "nvme", "own": "1"})
@@ -248,14 +248,14 @@ labels.b := "1"
 		}
 		Expect(at(ctx, framework.Deployment, namespace, "a", terms)).To(Equal(required("{key: first, operator: Exists}, {key: second, operator: Exists}")))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(first, placementv1.ConditionEnforced).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonConflict))
-		change(ctx, second, rego(affinity("third")))
+		change(ctx, second, framework.Rego(affinity("third")))
 		selects(ctx, framework.Deployment, "a", "spec.template.spec", map[string]any{"disk": "ssd", "own": "1"})
 		Eventually(at).WithContext(ctx).WithArguments(framework.Deployment, namespace, "a", terms).
 			Should(Equal(required("{key: first, operator: Exists}, {key: third, operator: Exists}")))
 	})
 
 	It("is told in warnings where the policy is not enforced", func(ctx SpecContext) {
-		policy(ctx, rego(disk("ssd"), `scheduling.tolerations := [{"key": "fast", "operator": "Exists"}]`), "apps", "deployments", namespace,
+		policy(ctx, framework.Rego(disk("ssd"), `scheduling.tolerations := [{"key": "fast", "operator": "Exists"}]`), "apps", "deployments", namespace,
 			func(p *placementv1.PlacementPolicy) { p.Spec.Mode = placementv1.ModeWarn })
 		text, err := yaml.Marshal(object(framework.Deployment, namespace, "a", "spec: {replicas: 0, "+selector+", "+template+"}"))
 		Expect(err).NotTo(HaveOccurred())

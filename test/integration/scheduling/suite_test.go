@@ -77,11 +77,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	f.AwaitValidation(ctx)
 })
 
-// rego makes a policy of what it says of scheduling.
-func rego(scheduling ...string) string {
-	return "package placement\n\n" + strings.Join(scheduling, "\n\n") + "\n"
-}
-
 func disk(value string) string { return fmt.Sprintf(`scheduling.nodeSelector.disk := %q`, value) }
 
 // policy creates a policy on a resource in a namespace and waits until it decides.

@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/test/framework"
 )
 
 // Values that Berth set come back by kubectl rollout undo, and with manifests that were read from the cluster.
@@ -44,7 +45,7 @@ var _ = Describe("A value that Berth set before", func() {
 	decides := func(zone, pool, scheduler, cluster string) string {
 		text, err := json.Marshal(affinity(zone))
 		Expect(err).NotTo(HaveOccurred())
-		return rego("scheduling.affinity := "+string(text), fmt.Sprintf("scheduling.nodeSelector.pool := %q", pool),
+		return framework.Rego("scheduling.affinity := "+string(text), fmt.Sprintf("scheduling.nodeSelector.pool := %q", pool),
 			fmt.Sprintf("scheduling.schedulerName := %q", scheduler), fmt.Sprintf("clusters := {%q}", cluster))
 	}
 	both := func(resources ...string) func(*placementv1.PlacementPolicy) {
@@ -118,7 +119,7 @@ var _ = Describe("A value that Berth set before", func() {
 		undo(ctx, gvk, 1)
 		expect(ctx, gvk, "green", "two", affinity("b"), `["us-1"]`)
 		By("restoring what the developer requested when no policy decides")
-		change(ctx, p, rego("labels := {}"))
+		change(ctx, p, framework.Rego("labels := {}"))
 		expect(ctx, gvk, "red", "default-scheduler", nil, `["ap-1","eu-1","us-1"]`)
 		By("knowing the values of both decisions while no policy decides")
 		for _, revision := range []int{1, 2} {
@@ -149,7 +150,7 @@ var _ = Describe("A value that Berth set before", func() {
 		Expect(err).NotTo(HaveOccurred())
 		f.MustKubectl(ctx, string(text), "replace", "-f", "-")
 		expect(ctx, gvk, "green", "two", affinity("b"), `["us-1"]`)
-		change(ctx, p, rego("labels := {}"))
+		change(ctx, p, framework.Rego("labels := {}"))
 		expect(ctx, gvk, "red", "default-scheduler", nil, `["ap-1","eu-1","us-1"]`)
 	})
 
@@ -158,7 +159,7 @@ var _ = Describe("A value that Berth set before", func() {
 		p := policy(ctx, decides("a", "blue", "one", "eu-1"), "apps", "statefulsets", namespace)
 		newWorkload(ctx, gvk, "replicas: 0, serviceName: a, ")
 		expect(ctx, gvk, "blue", "one", affinity("a"), `["eu-1"]`)
-		change(ctx, p, rego("labels := {}"))
+		change(ctx, p, framework.Rego("labels := {}"))
 		expect(ctx, gvk, "red", "default-scheduler", nil, `["ap-1","eu-1","us-1"]`)
 		patch := `{"metadata":{"annotations":{%q:%q}},"spec":{"template":{"spec":{"nodeSelector":{"pool":"blue"}}}}}`
 		Expect(f.MustKubectl(ctx, "", "patch", "statefulset", "web", "-n", namespace, "-p", fmt.Sprintf(patch, placementv1.AsWrittenAnnotation, "false"))).
@@ -172,7 +173,7 @@ var _ = Describe("A value that Berth set before", func() {
 		expect(ctx, gvk, "blue", "default-scheduler", nil, `["ap-1","eu-1","us-1"]`)
 		change(ctx, p, decides("b", "green", "two", "us-1"))
 		expect(ctx, gvk, "green", "two", affinity("b"), `["us-1"]`)
-		change(ctx, p, rego("labels := {}"))
+		change(ctx, p, framework.Rego("labels := {}"))
 		expect(ctx, gvk, "blue", "default-scheduler", nil, `["ap-1","eu-1","us-1"]`)
 	})
 })
