@@ -163,11 +163,12 @@ type Options struct {
 // Bind defines the manager's flags, which set the options. Set OwnPredicates before, because the default of --predicates depends on them.
 // Where a default depends on the environment, the default in the help says how.
 func (o *Options) Bind(f *flag.FlagSet) {
-	f.StringVar(&o.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "berth-system"), "Berth's own namespace.")
+	f.StringVar(&o.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "berth-system"), "Berth's own namespace, in which "+
+		"policies match nothing.")
 	f.Lookup("namespace").DefValue = "$POD_NAMESPACE, else berth-system"
-	f.StringVar(&o.StateCluster, "state-cluster", StateClusterServed, "Cluster with Berth's own namespace: served or host "+
-		"(docs/remote-control-plane.md).")
-	f.StringVar(&o.HostKubeconfig, "host-kubeconfig", "", "Kubeconfig of the host cluster; else the pod's cluster.")
+	f.StringVar(&o.StateCluster, "state-cluster", StateClusterServed, "Cluster with Berth's own namespace: served, or host, if "+
+		"that is another one (docs/remote-control-plane.md).")
+	f.StringVar(&o.HostKubeconfig, "host-kubeconfig", "", "Path of a kubeconfig for the host cluster; else the pod's cluster.")
 	f.StringVar(&o.WebhookURL, "webhook-url", "", "Base URL of the webhooks, if they have no Service.")
 	f.StringVar(&o.WebhookService, "webhook-service", "berth-webhook-service", "Service of the webhooks, in Berth's own namespace.")
 	f.StringVar(&o.OwnerClusterRole, "owner-cluster-role", "", "ClusterRole that owns the webhook configurations "+
@@ -178,7 +179,7 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.StringVar(&o.WebhookHost, "webhook-host", "", "Address of the webhooks; else all.")
 	f.IntVar(&o.WebhookPort, "webhook-port", 9443, "Port of the webhooks.")
 	f.StringVar(&o.WebhookCertManagement, "webhook-cert-management", CertManagementSelf, "What writes the Secret berth-webhook-cert: self, "+
-		"for Berth, or external.")
+		"for Berth, or external, such as cert-manager.")
 	f.DurationVar(&o.WebhookTokenLifetime, "webhook-token-lifetime", time.Hour,
 		"How long a token (docs/operating.md#who-may-call-the-webhooks) is used; at least a minute.")
 	f.StringVar(&o.WebhookClientCAFile, "webhook-client-ca-file", "", "PEM file with the CA certificates of the required client certificate "+
@@ -188,26 +189,29 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.StringVar(&o.MetricsAddress, "metrics-bind-address", "0", "Address of metrics; 0 disables them.")
 	f.BoolVar(&o.MetricsSecure, "metrics-secure", true, "Serve metrics over HTTPS, only to authorized clients.")
 	f.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "Address of /healthz and /readyz; 0 disables them.")
-	f.StringVar(&o.PprofAddress, "pprof-bind-address", "", "Address of profiles, for every client: use localhost:6060.")
-	f.StringVar(&o.TracingEndpoint, "tracing-endpoint", "", "Collector of traces (docs/operating.md#traces), such as "+
-		"http://collector:4317, or https://.")
-	f.IntVar(&o.TracingSamplingPerMillion, "tracing-sampling-rate-per-million", 10000, "Recorded traces of a million that begin in Berth.")
-	f.StringVar(&o.DecisionLog, "decision-log", DecisionLogOff, "Log of decisions (docs/decision-log.md): stdout, a collector, such as "+
-		"http://collector:4317, or https://, or off.")
-	f.BoolVar(&o.LeaderElection, "leader-elect", false, "Elect a leader, which more than one replica needs.")
+	f.StringVar(&o.PprofAddress, "pprof-bind-address", "", "Address of profiles, which any client may read, such as localhost:6060.")
+	f.StringVar(&o.TracingEndpoint, "tracing-endpoint", "", "OpenTelemetry collector that gets traces "+
+		"(docs/operating.md#traces), such as http://collector:4317, or https:// for TLS.")
+	f.IntVar(&o.TracingSamplingPerMillion, "tracing-sampling-rate-per-million", 10000, "How many of a million traces that begin in Berth "+
+		"are recorded.")
+	f.StringVar(&o.DecisionLog, "decision-log", DecisionLogOff, "Where decisions are logged (docs/decision-log.md): stdout, off, or an "+
+		"OpenTelemetry collector, such as http://collector:4317, or https:// for TLS.")
+	f.BoolVar(&o.LeaderElection, "leader-elect", false, "Elect a leader among the replicas. Without it, run only one replica.")
 	f.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second,
 		"Time until another replica replaces a lost leader (docs/scaling.md#replicas).")
 	f.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second,
-		"How long the leader tries to renew its lease before it ends.")
-	f.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "Interval between attempts on the lease.")
+		"How long the leader tries to renew its lease before it ends; shorter than the lease.")
+	f.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "Interval between attempts to get or to renew "+
+		"the lease.")
 	f.DurationVar(&o.ShutdownDelay, "shutdown-delay", 5*time.Second, "How long a replica that is shutting down still answers.")
 	o.Predicates = defaultPredicates(o.OwnPredicates)
-	f.Var((*nameList)(&o.Predicates), "predicates", "Predicates (docs/predicates.md) that policies may use, in their order.")
-	f.StringVar(&o.Config, "config", "", "Configuration file (docs/operating.md#configuration-file).")
-	f.DurationVar(&o.PolicyMaxStaleness, "policy-max-staleness", freshness.DefaultBound, "How long a replica that is cut off "+
-		"(docs/failure.md#a-replica-that-is-cut-off) answers.")
-	f.Var((*nameList)(&o.PolicyReports), "policy-reports", "API groups of the policy reports (docs/operating.md#policy-reports), "+
-		"separated by commas.")
+	f.Var((*nameList)(&o.Predicates), "predicates", "Predicates (docs/predicates.md) that policies may use, in the order "+
+		"in which they are evaluated.")
+	f.StringVar(&o.Config, "config", "", "Path of a configuration file (docs/operating.md#configuration-file).")
+	f.DurationVar(&o.PolicyMaxStaleness, "policy-max-staleness", freshness.DefaultBound, "How long a replica answers that can't "+
+		"learn whether it has the newest policies (docs/failure.md#a-replica-that-is-cut-off).")
+	f.Var((*nameList)(&o.PolicyReports), "policy-reports", "API groups of the policy reports (docs/operating.md#policy-reports): "+
+		"openreports.io, wgpolicyk8s.io, or both, separated by commas.")
 	o.ReservationTTL = 65 * time.Second
 	f.Var((*reservationTTL)(&o.ReservationTTL), "quota-reservation-ttl",
 		"How long a charge to a quota is kept while its object does not exist; longer than the API server's --request-timeout.")
@@ -216,11 +220,11 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.IntVar(&o.RemediationMaxPerMinute, "remediation-max-per-minute", 0, "Existing objects that are patched a minute, for all policies; "+
 		"0 for no bound.")
 	f.BoolVar(&o.AllowRemoteSecrets, "allow-remote-secrets", false,
-		"Let remote engines (docs/remote-engines.md) get Secrets, without their data.")
+		"Let policies with a remote engine (docs/remote-engines.md) match Secrets, which it gets without their data.")
 	f.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second,
 		"Deadline for one policy on one object. Remote engines have spec.remote.timeoutSeconds.")
-	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", embedded.DefaultConcurrency(runtime.GOMAXPROCS(0)), "Concurrent evaluations "+
-		"(docs/contract.md#functions-and-limits).")
+	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", embedded.DefaultConcurrency(runtime.GOMAXPROCS(0)), "How many "+
+		"policies are evaluated at the same time (docs/contract.md#functions-and-limits).")
 	f.Lookup("evaluation-concurrency").DefValue = "2 per CPU, at least 4"
 }
 
