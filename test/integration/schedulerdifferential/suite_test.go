@@ -81,7 +81,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	quiet := rest.CopyConfig(f.Config)
 	quiet.WarningHandler = rest.NoWarnings{}
 	var err error
-	f.Client, err = client.New(quiet, client.Options{Scheme: f.Client.Scheme()})
+	f.Client, err = client.NewWithWatch(quiet, client.Options{Scheme: f.Client.Scheme()})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(f.Client.Create(ctx, predicatestest.RuntimeClass())).To(Succeed())
 })
