@@ -49,7 +49,7 @@ const (
 	// replicas share the load.
 	replicas = 2
 	// overlap is how long an authority stays trusted here.
-	overlap = 10 * time.Second
+	overlap = 20 * time.Second
 	// burst is how many creates are under way at once: more than the connections that the API server keeps, so that
 	// every burst makes new ones, and there is always a handshake to fail.
 	burst = 40

@@ -347,7 +347,7 @@ annotations["example.com/n"] := n
 		policy(ctx, "zones", strings.ReplaceAll(zone, `"a"`, `"refused"`), also(occupied(ctx, 2)...), func(p *placementv1.PlacementPolicy) {
 			p.Spec.Remediation.Budget = &placementv1.RemediationBudget{PauseAfterFailures: new(intstr.FromInt32(1))}
 		})
-	}, after: correct, shows: "configmaps shop/web: "},
+	}, after: correct, shows: "configmaps shop/"},
 	placementv1.ReasonWaitingForApproval: {condition: placementv1.ConditionPaused, do: func(ctx context.Context) {
 		policy(ctx, "zones", zone, approved)
 	}, shows: `"state":"WaitingForApproval"`},
