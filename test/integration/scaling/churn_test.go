@@ -238,12 +238,8 @@ func (c *churn) revive(ctx context.Context) {
 		}
 	})
 	for len(c.members) < churnReplicas {
-		flags, profiles := []string{"--leader-elect"}, ""
-		if heapsDir() != "" {
-			profiles = net.JoinHostPort("127.0.0.1", strconv.Itoa(framework.FreePort()))
-			flags = append(flags, "--pprof-bind-address="+profiles)
-		}
-		started := commands.StartReady(ctx, c.proxy.URL(), flags...)
+		profiles := net.JoinHostPort("127.0.0.1", strconv.Itoa(framework.FreePort()))
+		started := commands.StartReady(ctx, c.proxy.URL(), "--leader-elect", "--pprof-bind-address="+profiles)
 		DeferCleanup(started.Kill)
 		c.members = append(c.members, &member{Command: started, backend: c.proxy.Add(started.URL), profiles: profiles})
 	}
@@ -423,11 +419,15 @@ func (c *churn) expectNoGrowth(ctx context.Context, round int) {
 		r := role{replica: m, leads: slices.Contains(leaders, m)}
 		goroutines, err := m.Value(ctx, "go_goroutines")
 		Expect(err).NotTo(HaveOccurred())
-		heap, err := m.Value(ctx, "go_memstats_next_gc_bytes")
+		// The profile is written after a garbage collection. The one before may have met what a start or a sweep holds for a moment.
+		profile, err := m.heapProfile(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		if dir := heapsDir(); dir != "" {
-			Expect(m.saveHeap(ctx, filepath.Join(dir, fmt.Sprintf("%s-round-%d.pb.gz", m.name(), round)))).To(Succeed())
+			path := filepath.Join(dir, fmt.Sprintf("%s-round-%d.pb.gz", m.name(), round))
+			Expect(os.WriteFile(path, profile, 0o600)).To(Succeed())
 		}
+		heap, err := m.Value(ctx, "go_memstats_next_gc_bytes")
+		Expect(err).NotTo(HaveOccurred())
 		now := measures{goroutines: goroutines, heap: heap / (1 << 20)}
 		first, ok := c.first[r]
 		if !ok {
@@ -442,22 +442,18 @@ func (c *churn) expectNoGrowth(ctx context.Context, round int) {
 // name is the name of a replica in reports and in the names of its profiles.
 func (m *member) name() string { return "replica-" + strings.TrimPrefix(m.URL, "https://localhost:") }
 
-// saveHeap writes a profile of the replica's heap after a garbage collection.
-func (m *member) saveHeap(ctx context.Context, path string) (err error) {
+// heapProfile returns a profile of the replica's heap after a garbage collection.
+func (m *member) heapProfile(ctx context.Context) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.profiles+"/debug/pprof/heap?gc=1", nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, text, 0o600)
+	return io.ReadAll(response.Body)
 }
 
 // watchesOf returns the number of watches at the API server.
