@@ -20,6 +20,8 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"go/ast"
+	"go/parser"
 	"go/scanner"
 	"go/token"
 	"path"
@@ -136,8 +138,9 @@ func (c checker) check(file string, text []byte) []finding {
 		}
 	}
 	if path.Ext(file) == ".go" {
-		out = slices.Concat(out, checkColumns(file, views[comments]), checkExpressions(file, text), checkWaits(file, text),
-			checkQuestions(file, text), checkRego(file, text))
+		code := parse(file, text)
+		out = slices.Concat(out, checkColumns(file, views[comments]), checkExpressions(file, text), checkWaits(code), checkQuestions(code),
+			checkRego(code))
 	}
 	slices.SortFunc(out, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(a.phrase, b.phrase))
@@ -264,6 +267,25 @@ func splitGo(file string, text []byte) (map[part][]byte, []name) {
 			found = append(found, name{text: lit, line: positions.Line(pos)})
 		}
 	}
+}
+
+// source is a parsed Go file. Its tree has what could be parsed.
+type source struct {
+	file      string
+	positions *token.FileSet
+	tree      *ast.File
+}
+
+// parse parses a Go file. It ignores errors, which the compiler reports.
+func parse(file string, text []byte) source {
+	positions := token.NewFileSet()
+	tree, _ := parser.ParseFile(positions, file, text, parser.SkipObjectResolution)
+	return source{file, positions, tree}
+}
+
+// found returns a finding at a place in the file.
+func (s source) found(at token.Pos, phrase, instead string) finding {
+	return finding{file: s.file, line: s.positions.Position(at).Line, phrase: phrase, instead: instead}
 }
 
 // isTest reports whether a Go file is a test, or a part of the framework of the tests.

@@ -18,8 +18,6 @@ package main
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"slices"
 )
 
@@ -28,19 +26,12 @@ var questionWords = []string{"can", "has", "is", "may", "must", "needs", "should
 
 // checkQuestions returns the findings of methods whose name asks a question, and that assign to a field of their receiver, or change a map
 // in it. It does not see changes by methods that they call, such as those of atomic fields.
-func checkQuestions(file string, text []byte) []finding {
-	files := token.NewFileSet()
-	// The compiler reports the errors.
-	parsed, _ := parser.ParseFile(files, file, text, parser.SkipObjectResolution)
-	if parsed == nil {
-		return nil
-	}
+func checkQuestions(code source) []finding {
 	var out []finding
-	for _, d := range parsed.Decls {
+	for _, d := range code.tree.Decls {
 		method, _ := d.(*ast.FuncDecl)
 		if method != nil && isQuestion(method) && changesReceiver(method) {
-			out = append(out, finding{file: file, line: files.Position(method.Pos()).Line, phrase: method.Name.Name,
-				instead: "a name that says what changes, or a question that changes nothing"})
+			out = append(out, code.found(method.Pos(), method.Name.Name, "a name that says what changes, or a question that changes nothing"))
 		}
 	}
 	return out

@@ -53,7 +53,7 @@ func (s *state) isRead2() (bool, error) { s.field = 1; return true, nil }
 func isFunction(s *state) bool { s.field = 1; return true }
 `
 	var got []string
-	for _, f := range checkQuestions("internal/p/p.go", []byte(text)) {
+	for _, f := range checkQuestions(parse("internal/p/p.go", []byte(text))) {
 		got = append(got, f.phrase)
 	}
 	want := []string{"isAssigned", "HasMapElement", "canCount", "mayDelete", "mustClear", "shouldFillCopy", "needsDereference"}

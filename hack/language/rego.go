@@ -17,7 +17,7 @@ limitations under the License.
 package main
 
 import (
-	"go/scanner"
+	"go/ast"
 	"go/token"
 	"regexp"
 	"strconv"
@@ -38,29 +38,24 @@ var (
 
 // checkRego returns the findings of interpreted strings in tests that hold Rego with an escaped quote, or with several lines: as a raw
 // string, the text is as an author writes it.
-func checkRego(file string, text []byte) []finding {
-	if !isTest(file) {
+func checkRego(code source) []finding {
+	if !isTest(code.file) {
 		return nil
 	}
-	positions := token.NewFileSet().AddFile(file, -1, len(text))
-	var s scanner.Scanner
-	// The compiler reports the errors.
-	s.Init(positions, text, func(token.Position, string) {}, 0)
 	var out []finding
-	for {
-		pos, tok, lit := s.Scan()
-		if tok == token.EOF {
-			return out
+	ast.Inspect(code.tree, func(n ast.Node) bool {
+		literal, ok := n.(*ast.BasicLit)
+		if !ok || literal.Kind != token.STRING || !strings.HasPrefix(literal.Value, `"`) {
+			return true
 		}
-		if tok != token.STRING || !strings.HasPrefix(lit, `"`) {
-			continue
-		}
-		value, err := strconv.Unquote(lit)
+		value, err := strconv.Unquote(literal.Value)
 		if err != nil || !strings.Contains(value, `"`) && !strings.Contains(strings.Trim(value, "\n"), "\n") {
-			continue
+			return true
 		}
 		if statement := regoStatement.FindString(value); statement != "" && utf8.ValidString(value) && !notRaw.MatchString(value) {
-			out = append(out, finding{file: file, line: positions.Line(pos), phrase: strings.TrimSpace(statement), instead: "a raw string"})
+			out = append(out, code.found(literal.Pos(), strings.TrimSpace(statement), "a raw string"))
 		}
-	}
+		return true
+	})
+	return out
 }

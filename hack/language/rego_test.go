@@ -41,7 +41,7 @@ func TestCheckRego(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := []byte("package a\n\nvar x = f(\n\t" + tt.literal + ")\n")
-			found := checkRego("test/a.go", text)
+			found := checkRego(parse("test/a.go", text))
 			if tt.want == "" {
 				if len(found) > 0 {
 					t.Errorf("findings %v", found)
@@ -51,7 +51,7 @@ func TestCheckRego(t *testing.T) {
 			if len(found) != 1 || found[0].phrase != tt.want || found[0].line != 4 {
 				t.Errorf("findings %v, want %q", found, tt.want)
 			}
-			if found := checkRego("a.go", text); len(found) > 0 {
+			if found := checkRego(parse("a.go", text)); len(found) > 0 {
 				t.Errorf("findings outside of tests: %v", found)
 			}
 		})

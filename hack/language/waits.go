@@ -18,25 +18,17 @@ package main
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"strings"
 )
 
 // checkWaits returns the findings of code that waits in a way of its own: package notify has the only sleep that a context ends, and the
 // only channel that wakes a goroutine.
-func checkWaits(file string, text []byte) []finding {
-	if isTest(file) || strings.HasPrefix(file, "internal/notify/") || strings.HasPrefix(file, "hack/") {
-		return nil
-	}
-	files := token.NewFileSet()
-	// The compiler reports the errors.
-	parsed, _ := parser.ParseFile(files, file, text, parser.SkipObjectResolution)
-	if parsed == nil {
+func checkWaits(code source) []finding {
+	if isTest(code.file) || strings.HasPrefix(code.file, "internal/notify/") || strings.HasPrefix(code.file, "hack/") {
 		return nil
 	}
 	w := waits{timers: map[string]bool{}}
-	ast.Inspect(parsed, func(n ast.Node) bool {
+	ast.Inspect(code.tree, func(n ast.Node) bool {
 		if a, ok := n.(*ast.AssignStmt); ok && len(a.Lhs) == 1 && len(a.Rhs) == 1 && isCall(a.Rhs[0], "time", "NewTimer") {
 			if name, ok := a.Lhs[0].(*ast.Ident); ok {
 				w.timers[name.Name] = true
@@ -45,15 +37,15 @@ func checkWaits(file string, text []byte) []finding {
 		return true
 	})
 	var out []finding
-	ast.Inspect(parsed, func(n ast.Node) bool {
+	ast.Inspect(code.tree, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.SelectStmt:
 			if w.sleeps(n) {
-				out = append(out, finding{file: file, line: files.Position(n.Pos()).Line, phrase: "select", instead: "notify.Sleep"})
+				out = append(out, code.found(n.Pos(), "select", "notify.Sleep"))
 			}
 		case *ast.CallExpr:
 			if isWake(n) {
-				out = append(out, finding{file: file, line: files.Position(n.Pos()).Line, phrase: "make", instead: "notify.NewSignal"})
+				out = append(out, code.found(n.Pos(), "make", "notify.NewSignal"))
 			}
 		}
 		return true

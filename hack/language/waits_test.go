@@ -52,13 +52,13 @@ func f(ctx context.Context) {
 }
 `
 	var got []string
-	for _, f := range checkWaits("internal/p/p.go", []byte(text)) {
+	for _, f := range checkWaits(parse("internal/p/p.go", []byte(text))) {
 		got = append(got, fmt.Sprintf("%d %s", f.line, f.instead))
 	}
 	if want := []string{"6 notify.Sleep", "10 notify.Sleep", "23 notify.NewSignal", "23 notify.NewSignal"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if found := checkWaits("internal/p/p_test.go", []byte(text)); len(found) > 0 {
+	if found := checkWaits(parse("internal/p/p_test.go", []byte(text))); len(found) > 0 {
 		t.Errorf("findings in a test: %v", found)
 	}
 }
