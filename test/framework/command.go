@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -54,7 +55,7 @@ type Command struct {
 	// URL is the base of the replica's own webhooks.
 	URL string
 
-	log, probes, metrics string
+	log, probes, metrics, profiles string
 }
 
 // NewCommands compiles the operator. The spec's, or suite's, end ends every replica.
@@ -110,10 +111,11 @@ func (c *Commands) start(url string, flags []string) *Command {
 	ginkgo.GinkgoHelper()
 	c.started++
 	name := fmt.Sprintf("manager-%d", c.started)
-	webhooks, probes, metrics := FreePort(), FreePort(), FreePort()
+	address := func() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort())) }
+	webhooks := FreePort()
 	out := &Command{
 		URL: "https://localhost:" + strconv.Itoa(webhooks), log: c.group.LogPath(name),
-		probes: net.JoinHostPort("127.0.0.1", strconv.Itoa(probes)), metrics: net.JoinHostPort("127.0.0.1", strconv.Itoa(metrics)),
+		probes: address(), metrics: address(), profiles: address(),
 	}
 	var err error
 	out.Process, err = c.group.Start(name, c.binary, append([]string{
@@ -121,6 +123,7 @@ func (c *Commands) start(url string, flags []string) *Command {
 		"--webhook-host=127.0.0.1", "--webhook-port=" + strconv.Itoa(webhooks),
 		"--health-probe-bind-address=" + out.probes,
 		"--metrics-bind-address=" + out.metrics, "--metrics-secure=false",
+		"--pprof-bind-address=" + out.profiles,
 	}, flags...)...)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	return out
@@ -171,6 +174,17 @@ func (c *Command) Scrape(ctx context.Context) (map[string]*dto.MetricFamily, err
 	defer response.Body.Close()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	return parser.TextToMetricFamilies(response.Body)
+}
+
+// HeapProfile makes the replica collect its garbage, and returns a profile of its heap. Metrics that are read after it, such as
+// go_memstats_heap_alloc_bytes, count little of what the replica held for a moment only.
+func (c *Command) HeapProfile(ctx context.Context) ([]byte, error) {
+	response, err := get(ctx, "http://"+c.profiles+"/debug/pprof/heap?gc=1")
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	return io.ReadAll(response.Body)
 }
 
 // ErrNoMetric is the error of Value for a metric without series.

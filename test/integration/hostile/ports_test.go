@@ -19,8 +19,6 @@ package hostile_test
 import (
 	"crypto/tls"
 	"net"
-	"net/http"
-	"strconv"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -36,13 +34,11 @@ var _ = Describe("Thousands of connections without an end of their requests", fu
 
 	It("take at most 32 MiB of a replica, which goes on deciding", func(ctx SpecContext) {
 		stopOperator()
-		profiles := net.JoinHostPort("127.0.0.1", strconv.Itoa(framework.FreePort()))
-		replica := f.NewCommands(ctx).StartReady(ctx, "", "--pprof-bind-address="+profiles)
+		replica := f.NewCommands(ctx).StartReady(ctx, "")
 		inUse := func() float64 {
 			GinkgoHelper()
-			response, err := http.Get("http://" + profiles + "/debug/pprof/heap?gc=1")
+			_, err := replica.HeapProfile(ctx)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(response.Body.Close()).To(Succeed())
 			heap, err := replica.Value(ctx, "go_memstats_heap_alloc_bytes")
 			Expect(err).NotTo(HaveOccurred())
 			stacks, err := replica.Value(ctx, "go_memstats_stack_inuse_bytes")

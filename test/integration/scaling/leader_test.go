@@ -47,8 +47,6 @@ type member struct {
 	*framework.Command
 
 	backend *framework.Backend
-	// profiles is the address of the replica's profiles; empty if it serves none.
-	profiles string
 }
 
 // leading returns the members that say that they lead.
